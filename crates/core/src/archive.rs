@@ -23,9 +23,9 @@ use crate::book::RuleBook;
 use crate::book::connectors::Endpoint;
 use crate::limits;
 use crate::policy::breaker::{
-    Admission, Breaker, BreakerSettings, CallEnd, Observation, Permit, Phase, RawBreaker, State,
+    Admission, Breaker, BreakerPhase, BreakerSettings, BreakerState, CallEnd, Observation, Permit, RawBreaker,
 };
-use crate::policy::catalog::{self, Kind};
+use crate::policy::catalog::{self, DependencyKind};
 use crate::time::Timestamp;
 
 /// The catalog policy whose delays are used.
@@ -57,8 +57,10 @@ impl ArchiveRule {
 }
 
 fn breaker_of(endpoint: &Endpoint) -> BreakerSettings {
-    let own = endpoint.connector.dependency.and_then(Kind::breaker);
-    let entry = own.or_else(|| Kind::Blob.breaker()).expect("the catalog has a breaker for stores of files");
+    let own = endpoint.connector.dependency.and_then(DependencyKind::breaker);
+    let entry = own
+        .or_else(|| DependencyKind::Blob.breaker())
+        .expect("the catalog has a breaker for stores of files");
     BreakerSettings::try_from(RawBreaker::from(entry)).expect("the catalog's breakers are sound")
 }
 
@@ -208,14 +210,16 @@ impl ArchiveControl {
         };
         let transition = self.breaker.settle(permit, observation, &rule.breaker, now);
         let change = transition.and_then(|transition| match transition.to {
-            Phase::Open => {
+            BreakerPhase::Open => {
                 // Nothing is waited for any more: events are skipped.
                 self.wait_until = None;
                 // A failed probe is not reported.
-                (transition.from == Phase::Closed).then_some(ArchiveChange::Opened)
+                (transition.from == BreakerPhase::Closed).then_some(ArchiveChange::Opened)
             }
-            Phase::Closed => Some(ArchiveChange::Closed { left_out: std::mem::take(&mut self.left_out) }),
-            Phase::HalfOpen => None,
+            BreakerPhase::Closed => {
+                Some(ArchiveChange::Closed { left_out: std::mem::take(&mut self.left_out) })
+            }
+            BreakerPhase::HalfOpen => None,
         });
         (fate, change.or(news))
     }
@@ -223,9 +227,9 @@ impl ArchiveControl {
     #[must_use]
     pub fn standing(&self, now: Timestamp) -> ArchiveHealth {
         match (self.wait_until.filter(|until| now < *until), self.breaker.state(now)) {
-            (_, State::Open { .. } | State::HalfOpen { .. }) => ArchiveHealth::Open,
-            (Some(until), State::Closed { .. }) => ArchiveHealth::Waiting { until },
-            (None, State::Closed { .. }) => ArchiveHealth::Well,
+            (_, BreakerState::Open { .. } | BreakerState::HalfOpen { .. }) => ArchiveHealth::Open,
+            (Some(until), BreakerState::Closed { .. }) => ArchiveHealth::Waiting { until },
+            (None, BreakerState::Closed { .. }) => ArchiveHealth::Well,
         }
     }
 

@@ -15,7 +15,7 @@ use crate::scenario;
 use crate::simulate::{Go, SimulationPlan, run};
 use redrive_core::book::RuleBook;
 use redrive_core::book::connectors::built_in;
-use redrive_core::book::schema::{BOOK, Object, Type};
+use redrive_core::book::schema::{BOOK, ObjectSchema, ValueType};
 use redrive_core::ids::Seed;
 
 use self::By::{Check, Dapr, Play, Show, Try};
@@ -130,7 +130,7 @@ fn every_key_has_a_scenario() {
 
 /// Collects the keys of a map and of all below it, each under the map that defines it.
 fn walk(
-    object: &'static Object,
+    object: &'static ObjectSchema,
     keys: &mut BTreeSet<(&'static str, &'static str)>,
     seen: &mut BTreeSet<&'static str>,
 ) {
@@ -149,12 +149,13 @@ fn walk(
 }
 
 /// The map that may stand in a place.
-fn map_in(takes: &'static Type) -> Option<&'static Object> {
+fn map_in(takes: &'static ValueType) -> Option<&'static ObjectSchema> {
     match takes {
-        Type::Object(object) | Type::ShortOrLong(_, object) => Some(object),
-        Type::MapOf(item) | Type::ListOf(item) | Type::OneOrMany(item) | Type::ByFailure(item) => {
-            map_in(item)
-        }
+        ValueType::Object(object) | ValueType::ShortOrLong(_, object) => Some(object),
+        ValueType::MapOf(item)
+        | ValueType::ListOf(item)
+        | ValueType::OneOrMany(item)
+        | ValueType::ByFailure(item) => map_in(item),
         _ => None,
     }
 }

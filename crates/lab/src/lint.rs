@@ -33,10 +33,10 @@ use std::fmt;
 
 use self::callers::{DependencyCallers, by_dependency};
 use redrive_core::book::Connectors;
-use redrive_core::book::model::{Alert, Allow, At, BreakerEntry, Layer, Sections, Target};
-use redrive_core::book::problem::{Problem, Problems, Severity, Span, suggest};
+use redrive_core::book::model::{Alert, Allow, At, BreakerEntry, Layer, Sections, TargetEntry};
+use redrive_core::book::problem::{BookSpan, Problem, ProblemSeverity, Problems, suggest};
 use redrive_core::book::resolve::Resolved;
-use redrive_core::book::{Reading, RuleBook};
+use redrive_core::book::{ParsedBook, RuleBook};
 use redrive_core::ids::{BreakerName, PolicyName};
 use redrive_core::policy::backoff::Backoff;
 
@@ -44,7 +44,7 @@ use redrive_core::policy::backoff::Backoff;
 pub struct Lint {
     pub code: &'static str,
     /// Unless a finding has a severity of its own.
-    pub severity: Severity,
+    pub severity: ProblemSeverity,
     pub summary: &'static str,
     /// One paragraph: what happens, why it hurts, what to write instead.
     pub explanation: &'static str,
@@ -119,7 +119,7 @@ enum LintScope {
     Level(for<'a> fn(&'a Layer, &mut Findings<'a>)),
     Policy(fn(OwnPolicy<'_>, &mut Findings<'_>)),
     Breaker(fn(&BreakerName, &At<BreakerEntry>, &mut Findings<'_>)),
-    HttpTarget(for<'a> fn(&'a Target, &'a str, &mut Findings<'a>)),
+    HttpTarget(for<'a> fn(&'a TargetEntry, &'a str, &mut Findings<'a>)),
     /// All alerts of one level: they cover the same rows.
     AlertList(for<'a> fn(&'a [Alert], &mut Findings<'a>)),
     Alert(for<'a> fn(&'a Alert, &[&Resolved<'a>], &mut Findings<'a>)),
@@ -133,7 +133,7 @@ enum LintScope {
 struct OwnPolicy<'a> {
     name: &'a PolicyName,
     backoff: &'a Backoff,
-    span: Span,
+    span: BookSpan,
 }
 
 /// All lints, in the order of their families.
@@ -170,7 +170,7 @@ pub fn find(code: &str) -> Option<&'static Lint> {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SkippedLint {
     pub lint: &'static str,
-    pub span: Span,
+    pub span: BookSpan,
     /// The missing fact, such as `facts.rate`.
     pub fact: &'static str,
 }
@@ -202,7 +202,7 @@ fn check_with(
     connectors: &Connectors,
     more: impl Fn(&RuleBook) -> Vec<Problem>,
 ) -> CheckReport {
-    let Reading { book, mut problems } = redrive_core::book::read_bytes(bytes, connectors);
+    let ParsedBook { book, mut problems } = redrive_core::book::read_bytes(bytes, connectors);
     let (mut skipped, mut silenced) = (Vec::new(), 0);
     if let Some(book) = &book {
         let mut findings = Findings::new(book.sections(), &mut problems);
@@ -220,10 +220,10 @@ pub struct Findings<'a> {
     /// The `allow`s that apply where the lint is looking.
     allow: Vec<&'a Allow>,
     problems: &'a mut Problems,
-    reported: BTreeSet<(&'static str, Span)>,
+    reported: BTreeSet<(&'static str, BookSpan)>,
     skipped: BTreeSet<SkippedLint>,
-    used_allows: BTreeSet<Span>,
-    silenced: BTreeSet<(&'static str, Span)>,
+    used_allows: BTreeSet<BookSpan>,
+    silenced: BTreeSet<(&'static str, BookSpan)>,
 }
 
 impl<'a> Findings<'a> {
@@ -305,7 +305,7 @@ impl<'a> Findings<'a> {
         });
     }
 
-    fn each_http_target(&mut self, check: impl Fn(&'a Target, &'a str, &mut Self)) {
+    fn each_http_target(&mut self, check: impl Fn(&'a TargetEntry, &'a str, &mut Self)) {
         for service in &self.book.services {
             let own = std::iter::once((&service.layer, &service.target));
             let channels = service.channels.iter();
@@ -325,14 +325,14 @@ impl<'a> Findings<'a> {
     }
 
     /// Reports a finding, once for each place.
-    pub fn report(&mut self, span: Span, message: impl Into<String>, help: impl Into<String>) {
+    pub fn report(&mut self, span: BookSpan, message: impl Into<String>, help: impl Into<String>) {
         self.report_as(self.lint.severity, span, message, help);
     }
 
     pub fn report_as(
         &mut self,
-        severity: Severity,
-        span: Span,
+        severity: ProblemSeverity,
+        span: BookSpan,
         message: impl Into<String>,
         help: impl Into<String>,
     ) {
@@ -345,7 +345,7 @@ impl<'a> Findings<'a> {
     }
 
     /// Records that the lint needs a fact here; an `allow` makes the fact unnecessary.
-    pub fn skip(&mut self, span: Span, fact: &'static str) {
+    pub fn skip(&mut self, span: BookSpan, fact: &'static str) {
         if !self.is_silenced() {
             self.skipped.insert(SkippedLint { lint: self.lint.code, span, fact });
         }
@@ -380,7 +380,7 @@ impl<'a> Findings<'a> {
                 self.problems.error("unknown-lint", span, format!("unknown lint `{code}`"), help);
             } else if !self.used_allows.contains(&span) {
                 self.problems.add(Problem {
-                    severity: Severity::Warning,
+                    severity: ProblemSeverity::Warning,
                     code: "unused-allow",
                     span,
                     message: format!("`{code}` has no finding here"),
@@ -433,7 +433,8 @@ mod tests {
             assert!(fixed.book.is_some(), "{}: the fixed book is invalid: {:?}", lint.code, fixed.problems);
             let still: Vec<_> = fixed.problems.iter().filter(|p| p.code == lint.code).collect();
             assert!(still.is_empty(), "{} finds its fixed book: {still:?}", lint.code);
-            let errors: Vec<_> = fixed.problems.iter().filter(|p| p.severity == Severity::Error).collect();
+            let errors: Vec<_> =
+                fixed.problems.iter().filter(|p| p.severity == ProblemSeverity::Error).collect();
             assert!(errors.is_empty(), "{}: the fixed book has errors: {errors:?}", lint.code);
             let skipped = fixed.skipped.iter().any(|skipped| skipped.lint == lint.code);
             assert!(!skipped, "{} is skipped on its fixed book: that proves nothing", lint.code);

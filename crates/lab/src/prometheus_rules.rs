@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use crate::dapr::Remark;
-use redrive_core::alerts::covers::{self, Named};
+use redrive_core::alerts::scope::{self, NamedAlert};
 use redrive_core::book::RuleBook;
 use redrive_core::book::expression::Grouping;
 use redrive_core::text;
@@ -26,7 +26,7 @@ pub struct RuleFile {
 pub fn export(book: &RuleBook) -> RuleFile {
     let mut rules = String::new();
     let mut losses = Vec::new();
-    for named in covers::named(book.sections()) {
+    for named in scope::named(book.sections()) {
         match expression::of(book, &named.covers, &named.alert.when) {
             Ok(expression) => rules.push_str(&rule(&named, &expression)),
             Err(why) => {
@@ -47,7 +47,7 @@ pub fn export(book: &RuleBook) -> RuleFile {
     RuleFile { yaml, losses }
 }
 
-fn rule(Named { name, covers, alert, .. }: &Named<'_>, expression: &str) -> String {
+fn rule(NamedAlert { name, covers, alert, .. }: &NamedAlert<'_>, expression: &str) -> String {
     let mut rule = String::new();
     let mut put = |key: &str, value: &str| {
         let _ = writeln!(rule, "{key}: {}", quoted(value));

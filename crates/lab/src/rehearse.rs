@@ -8,11 +8,13 @@ use std::time::Duration;
 use redrive_core::book::problem::nearest;
 use redrive_core::ids::{Attempt, DeliveryId, Seed};
 use redrive_core::limits;
-use redrive_core::policy::answer::{Answer, CallPart, Exit, Malformed, TransportError, What};
-use redrive_core::policy::breaker::{Admission, Breaker, State, Transition};
-use redrive_core::policy::category::Code;
+use redrive_core::policy::answer::{
+    AnswerKind, CallPart, Exit, MalformedEvent, TargetAnswer, TransportError,
+};
+use redrive_core::policy::breaker::{Admission, Breaker, BreakerState, Transition};
+use redrive_core::policy::category::FailureCode;
 use redrive_core::policy::classify::{Outcome, classify};
-use redrive_core::policy::decide::{Decision, Ended, History, Moment, Verdict, decide};
+use redrive_core::policy::decide::{AttemptResult, Decision, History, Moment, Verdict, decide};
 use redrive_core::policy::rule::{NamedBreaker, Rule};
 use redrive_core::time::Timestamp;
 
@@ -180,14 +182,16 @@ impl ScriptedAnswer {
         let headers = [("retry-after", seconds.as_str())];
         let headers = if seconds.is_empty() { &headers[..0] } else { &headers[..] };
         let what = match &self.what {
-            ScriptedReply::Status(status) => What::Http { status: *status, headers: &headers, body: "" },
-            ScriptedReply::Transport(error) => What::Transport(*error),
-            ScriptedReply::Process(exit) => What::Process(*exit),
-            ScriptedReply::Malformed => What::Malformed(Malformed::DoesNotParse),
-            ScriptedReply::Taken => What::Taken,
-            ScriptedReply::Code(code) => What::Reported { code },
+            ScriptedReply::Status(status) => {
+                AnswerKind::Http { status: *status, headers: &headers, body: "" }
+            }
+            ScriptedReply::Transport(error) => AnswerKind::Transport(*error),
+            ScriptedReply::Process(exit) => AnswerKind::Process(*exit),
+            ScriptedReply::Malformed => AnswerKind::Malformed(MalformedEvent::DoesNotParse),
+            ScriptedReply::Taken => AnswerKind::Taken,
+            ScriptedReply::Code(code) => AnswerKind::Reported { code },
         };
-        let answer = Answer { what, message: &self.message, retry_after: self.retry_after };
+        let answer = TargetAnswer { what, message: &self.message, retry_after: self.retry_after };
         classify(&answer, &rule.classify, rule.timeouts.category)
     }
 }
@@ -290,10 +294,10 @@ pub struct RehearsedAttempt {
     pub ended_at: Timestamp,
     pub answer: ScriptedAnswer,
     /// None for a success.
-    pub code: Option<Code>,
+    pub code: Option<FailureCode>,
     pub decision: Decision,
     /// After the attempt.
-    pub breaker: Option<State>,
+    pub breaker: Option<BreakerState>,
     /// Of the breaker.
     pub transition: Option<Transition>,
 }
@@ -328,7 +332,7 @@ pub fn rehearse(rule: &Rule, kind: AttemptKind, script: &[ScriptedAnswer], seed:
         let admission = rule.breaker.as_ref().map(|b| breaker.admit(&b.settings, limit, now));
         let permit = match admission {
             Some(Admission::WaitUntil(until)) => {
-                let decision = decide(rule, &history, &Ended::BreakerOpen { until }, &moment(now));
+                let decision = decide(rule, &history, &AttemptResult::BreakerOpen { until }, &moment(now));
                 history = history.after(&decision, now);
                 steps.push(RehearsalStep::Held { at: now, decision: Box::new(decision) });
                 match decision.verdict {
@@ -353,7 +357,7 @@ pub fn rehearse(rule: &Rule, kind: AttemptKind, script: &[ScriptedAnswer], seed:
             Outcome::Failed(failure) => Some(failure.code.clone()),
             Outcome::Delivered { .. } => None,
         };
-        let decision = decide(rule, &history, &Ended::Outcome(outcome), &moment(now));
+        let decision = decide(rule, &history, &AttemptResult::Outcome(outcome), &moment(now));
         history = history.after(&decision, now);
         let mut transition = None;
         if let (Some(NamedBreaker { settings, .. }), Some(permit)) = (&rule.breaker, permit) {
@@ -386,7 +390,7 @@ mod tests {
     use redrive_core::book;
     use redrive_core::book::connectors::built_in;
     use redrive_core::letters::envelope::Tier;
-    use redrive_core::policy::decide::DeathReason;
+    use redrive_core::policy::decide::DeadLetterReason;
 
     fn rehearsal(extra: &str, kind: AttemptKind, script: &str) -> Rehearsal {
         let target = match kind {
@@ -416,16 +420,16 @@ mod tests {
         let cases = [
             ("a success ends it",                "",                    "200",           1, Verdict::Deliver),
             ("a failure and a success",          "",                    "503,200",       2, Verdict::Deliver),
-            ("no retries",                       ", retry: none",       "503,200",       1, dead(DeathReason::RetriesExceeded)),
-            ("a refusal ends it",                "",                    "404,200",       1, dead(DeathReason::Refused)),
-            ("patience is bounded",              ", retry: aggressive", "503*9",         4, dead(DeathReason::RetriesExceeded)),
-            ("an unknown failure is retried twice", "",                    "500*9",         3, dead(DeathReason::RetriesExceeded)),
+            ("no retries",                       ", retry: none",       "503,200",       1, dead(DeadLetterReason::RetriesExceeded)),
+            ("a refusal ends it",                "",                    "404,200",       1, dead(DeadLetterReason::Refused)),
+            ("patience is bounded",              ", retry: aggressive", "503*9",         4, dead(DeadLetterReason::RetriesExceeded)),
+            ("an unknown failure is retried twice", "",                    "500*9",         3, dead(DeadLetterReason::RetriesExceeded)),
             ("a rule may know it after all",     ", on_failure: { 500: standard, unknown: none }", "500*4,200", 5, Verdict::Deliver),
             ("or its category",                  ", on_failure: { unknown: standard }", "500*4,200", 5, Verdict::Deliver),
-            ("a bad message is poison",          "",                    "invalid",       1, Verdict::DeadLetter { reason: DeathReason::Refused, tier: Tier::Poison }),
+            ("a bad message is poison",          "",                    "invalid",       1, Verdict::DeadLetter { reason: DeadLetterReason::Refused, tier: Tier::Poison }),
             ("a rule may pause the service",     ", on_failure: { fatal: pause }", "401", 1, Verdict::Pause),
             ("an open breaker holds, burns no retry", ", retry: critical", "503*9,200", 10, Verdict::Deliver),
-            ("or ends it",                       ", retry: critical, when_open: dead-letter", "503*9,200", 5, dead(DeathReason::BreakerOpen)),
+            ("or ends it",                       ", retry: critical, when_open: dead-letter", "503*9,200", 5, dead(DeadLetterReason::BreakerOpen)),
         ];
         for (name, extra, script, attempts, verdict) in cases {
             let (seen, end) = play(extra, script);
@@ -450,7 +454,7 @@ mod tests {
             let rehearsal = rehearsal(&extra, AttemptKind::Call, "timeout*9");
             let states: Vec<_> = tried(&rehearsal).filter_map(|tried| tried.breaker).collect();
             assert_eq!(states.len(), 9, "{timeout}");
-            let are_open = states[4..].iter().all(|state| matches!(state, State::Open { .. }));
+            let are_open = states[4..].iter().all(|state| matches!(state, BreakerState::Open { .. }));
             assert!(are_open, "{timeout}: {states:?}");
         }
     }
@@ -468,7 +472,7 @@ mod tests {
         for (name, kind, script, code, message) in cases {
             let rehearsal = rehearsal(", timeout: 20s", kind, script);
             let tried = tried(&rehearsal).next().expect("an attempt");
-            assert_eq!(tried.code.as_ref().map(Code::as_str), Some(code), "{name}");
+            assert_eq!(tried.code.as_ref().map(FailureCode::as_str), Some(code), "{name}");
             assert_eq!(tried.answer.message(), message, "{name}");
             let took = tried.ended_at.since(tried.started_at);
             assert_eq!(took.is_zero(), script == "crash", "{name}: {took:?}");

@@ -24,8 +24,8 @@ use std::time::Duration;
 pub use self::expectation::Expectation;
 use redrive_core::book::Connectors;
 use redrive_core::book::model::At;
-use redrive_core::book::problem::{Problems, Span};
-use redrive_core::book::schema::Type;
+use redrive_core::book::problem::{BookSpan, Problems};
+use redrive_core::book::schema::ValueType;
 use redrive_core::book::{self, validate, yaml};
 use redrive_core::event::attribute::EventType;
 use redrive_core::ids::DependencyName;
@@ -218,7 +218,7 @@ pub fn read(text: &str) -> ScenarioReading {
     let Some(root) = yaml::read(text, &mut problems) else {
         if !problems.has_errors() {
             let help = "examples/scenarios has some to start from";
-            problems.error("empty-scenario", Span::default(), "the file is empty", help);
+            problems.error("empty-scenario", BookSpan::default(), "the file is empty", help);
         }
         return ScenarioReading { scenario: None, problems };
     };
@@ -230,10 +230,10 @@ pub fn read(text: &str) -> ScenarioReading {
         problems.error("no-scenario", key.span, "this is a rule book, not a scenario", help);
         return ScenarioReading { scenario: None, problems };
     }
-    let names = validate::Names::default();
+    let names = validate::DefinedNames::default();
     validate::validate(
         &root,
-        &Type::Object(&schema::SCENARIO),
+        &ValueType::Object(&schema::SCENARIO),
         &names,
         &Connectors::default(),
         &mut problems,

@@ -5,15 +5,15 @@
 mod feed;
 mod log;
 
-use redrive_core::engine::story::End;
-use redrive_core::engine::{Next, Settlement, Signal, Waiting};
+use redrive_core::engine::attempt_record::AttemptEnd;
+use redrive_core::engine::{EngineActivity, NextState, PendingDelivery, Settlement};
 use redrive_core::event::Event;
 use redrive_core::ids::Attempt;
-use redrive_core::policy::breaker::Phase;
+use redrive_core::policy::breaker::BreakerPhase;
 use redrive_core::policy::decide::AlertKind;
 use redrive_core::text::counted;
 use redrive_core::time::Timestamp;
-use redrive_core::trace::{Sampler, SpanId, Trace};
+use redrive_core::trace::{EventTrace, Sampler, SpanId};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::feed::ActivityFeed;
@@ -326,21 +326,21 @@ impl EventFacts {
             event_type: event.event_type.to_string(),
             session: event.session.as_ref().map(ToString::to_string),
             correlation_id: event.correlation_id.as_ref().map(ToString::to_string),
-            trace_id: Trace::of(event, Sampler::USUAL).id.to_string(),
+            trace_id: EventTrace::of(event, Sampler::USUAL).id.to_string(),
         }
     }
 }
 
 impl ActivityLine {
     /// The activity that a signal reports; none for signals that are only counted.
-    pub(crate) fn of(signal: &Signal, now: Timestamp) -> Option<Self> {
+    pub(crate) fn of(signal: &EngineActivity, now: Timestamp) -> Option<Self> {
         let at_once = |activity| Some(Self { at: now, activity });
         match signal {
-            Signal::Settled { delivery, settlement, .. } => {
+            EngineActivity::Settled { delivery, settlement, .. } => {
                 settled(delivery, settlement).map(|activity| Self { at: settlement.at, activity })
             }
-            Signal::Stale(_) => None,
-            Signal::Breaker { dependency, transition, .. } => {
+            EngineActivity::Stale(_) => None,
+            EngineActivity::Breaker { dependency, transition, .. } => {
                 let failures = counted(u64::from(transition.failures), "failure");
                 let facts = BreakerFacts {
                     message: format!("circuit breaker of {dependency}, after {failures}"),
@@ -348,26 +348,26 @@ impl ActivityLine {
                     failures: Some(transition.failures),
                 };
                 let activity = match transition.to {
-                    Phase::Open => Activity::BreakerOpened(facts),
-                    Phase::HalfOpen => Activity::BreakerProbing(facts),
-                    Phase::Closed => Activity::BreakerClosed(facts),
+                    BreakerPhase::Open => Activity::BreakerOpened(facts),
+                    BreakerPhase::HalfOpen => Activity::BreakerProbing(facts),
+                    BreakerPhase::Closed => Activity::BreakerClosed(facts),
                 };
                 Some(Self { at: transition.at, activity })
             }
-            Signal::Replay { replay, state } => at_once(Activity::ReplayChanged(ReplayFacts {
+            EngineActivity::Replay { replay, state } => at_once(Activity::ReplayChanged(ReplayFacts {
                 message: format!("replay {replay} is {state}"),
                 replay: replay.0,
             })),
-            Signal::DependencyHeld { dependency, until } => at_once(Activity::DependencyHeld {
+            EngineActivity::DependencyHeld { dependency, until } => at_once(Activity::DependencyHeld {
                 dependency: dependency.to_string(),
                 message: format!("{dependency} asked callers to wait"),
                 due_at: *until,
             }),
-            Signal::Paused(service) => at_once(Activity::Paused(ServiceFacts {
+            EngineActivity::Paused(service) => at_once(Activity::Paused(ServiceFacts {
                 service: service.to_string(),
                 message: Some("paused by its rule after this failure".to_owned()),
             })),
-            Signal::Alert { kind, queue, delivery, code } => at_once(Activity::Alert(AlertFacts {
+            EngineActivity::Alert { kind, queue, delivery, code } => at_once(Activity::Alert(AlertFacts {
                 service: Some(queue.to_string()),
                 delivery: Some(delivery.to_string()),
                 code: Some(code.clone()).filter(|code| !code.is_empty()),
@@ -377,7 +377,7 @@ impl ActivityLine {
     }
 }
 
-fn settled(delivery: &Waiting, settlement: &Settlement) -> Option<Activity> {
+fn settled(delivery: &PendingDelivery, settlement: &Settlement) -> Option<Activity> {
     let mut facts = DeliveryFacts {
         service: delivery.queue.to_string(),
         delivery: delivery.id.to_string(),
@@ -392,34 +392,34 @@ fn settled(delivery: &Waiting, settlement: &Settlement) -> Option<Activity> {
         due_at: None,
         took_ms: None,
     };
-    if let Some(story) = &settlement.story {
+    if let Some(story) = &settlement.record {
         facts.took_ms = Some(story.took_nanos as f64 / 1e6);
         match &story.end {
-            End::Delivered { status } => facts.status = *status,
-            End::Failed { category, code, status, message, .. } => {
+            AttemptEnd::Delivered { status } => facts.status = *status,
+            AttemptEnd::Failed { category, code, status, message, .. } => {
                 facts.category = Some(category.to_string());
                 facts.code = Some(code.to_string());
                 facts.status = *status;
                 facts.message = Some(message.clone());
             }
-            End::Held { .. } => {}
+            AttemptEnd::Held { .. } => {}
         }
     }
     match &settlement.next {
-        Next::Delivered => Some(Activity::Delivered(facts)),
-        Next::Due { at } => {
+        NextState::Delivered => Some(Activity::Delivered(facts)),
+        NextState::Due { at } => {
             facts.due_at = Some(*at);
             let is_retry = settlement.attempts > settlement.attempts_before;
             Some(if is_retry { Activity::Retrying(facts) } else { Activity::Held(facts) })
         }
-        Next::Ready => Some(Activity::Held(facts)),
-        Next::Dead(death) => {
+        NextState::Ready => Some(Activity::Held(facts)),
+        NextState::Dead(death) => {
             facts.code = Some(death.code.to_string());
             facts.category = Some(death.category.to_string());
             facts.message = Some(death.message.clone());
             Some(Activity::Dead(facts))
         }
-        Next::Starting => None,
+        NextState::Starting => None,
     }
 }
 

@@ -15,7 +15,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::archive::Failure;
+use redrive_core::archive::ArchiveWriteFailure;
 use redrive_core::ids::Receipt;
 
 pub use self::entry::{ArchiveEntry, ArchivedEvent, Day};
@@ -64,12 +64,14 @@ pub enum ArchiveFailure {
 
 impl ArchiveFailure {
     #[must_use]
-    pub const fn failure(&self) -> Failure {
+    pub const fn failure(&self) -> ArchiveWriteFailure {
         match self {
-            Self::Throttled { retry_after, .. } => Failure::Throttled { retry_after: *retry_after },
-            Self::TimedOut { .. } => Failure::TimedOut,
-            Self::Credentials { .. } => Failure::LockedOut,
-            Self::Other { .. } => Failure::Other,
+            Self::Throttled { retry_after, .. } => {
+                ArchiveWriteFailure::Throttled { retry_after: *retry_after }
+            }
+            Self::TimedOut { .. } => ArchiveWriteFailure::TimedOut,
+            Self::Credentials { .. } => ArchiveWriteFailure::LockedOut,
+            Self::Other { .. } => ArchiveWriteFailure::Other,
         }
     }
 }

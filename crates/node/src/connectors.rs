@@ -184,8 +184,8 @@ const BUILT_IN: [Driver; 15] = [
 
 #[cfg(test)]
 mod tests {
-    use redrive_core::book::connectors::{Edge, Presence};
-    use redrive_core::book::problem::Severity;
+    use redrive_core::book::connectors::{Availability, Edge};
+    use redrive_core::book::problem::ProblemSeverity;
     use redrive_lab::lint::{all, check_for};
 
     use super::*;
@@ -196,7 +196,7 @@ mod tests {
         for edge in [Edge::Target, Edge::Source, Edge::Secret, Edge::Archive, Edge::Receiver] {
             for connector in drivers.connectors().of(edge) {
                 let is_driven = drivers.rows.iter().any(|driver| std::ptr::eq(driver.connector, connector));
-                assert_eq!(is_driven, connector.presence == Presence::BuiltIn, "{connector:?}");
+                assert_eq!(is_driven, connector.presence == Availability::BuiltIn, "{connector:?}");
             }
         }
     }
@@ -204,8 +204,9 @@ mod tests {
     #[test]
     fn the_advice_of_every_lint_is_a_book_that_can_be_served() {
         for lint in all() {
-            let mut problems = check_for(lint.mended().as_bytes(), Drivers::built_in().connectors()).problems;
-            problems.retain(|problem| problem.severity == Severity::Error);
+            let mut problems =
+                check_for(lint.fixed_book().as_bytes(), Drivers::built_in().connectors()).problems;
+            problems.retain(|problem| problem.severity == ProblemSeverity::Error);
             assert!(problems.is_empty(), "{}: {problems:?}", lint.code);
         }
     }

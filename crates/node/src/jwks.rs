@@ -20,9 +20,11 @@ use ring::signature::{
 use serde::Deserialize;
 
 use crate::outage::{OutageRecord, OutageReport};
-use crate::target::http::fetch::{FetchBounds, HttpFetchError, FetchedDocument};
+use crate::target::http::fetch::{FetchBounds, FetchedDocument, HttpFetchError};
 use crate::target::http::{InvalidTargetAddress, Pool};
-use redrive::stale::{Ailing, Clock, Found, Missing, Plan, StaleCache, Trouble, timer_clock};
+use redrive::stale::{
+    Cached, ClockFn, FetchError, Missing, StaleCache, StalePlan, UnavailableValue, timer_clock,
+};
 
 const LIFETIMES: Lifetimes = Lifetimes {
     fresh: Duration::from_mins(5),
@@ -53,7 +55,7 @@ pub(crate) enum KeyAlgorithm {
 
 pub(crate) struct Issuer {
     cache: StaleCache<KeySet, KeysError>,
-    clock: Clock,
+    clock: ClockFn,
     record: Mutex<OutageRecord>,
     listener: OnceLock<KeysListener>,
 }
@@ -92,7 +94,7 @@ impl Issuer {
     pub(crate) fn new(address: &str, pool: Arc<Pool>) -> Result<Self, InvalidTargetAddress> {
         let document = Arc::new(FetchedDocument::new(address, pool, BOUNDS)?);
         let clock = timer_clock();
-        let plan = Plan { lifetimes: LIFETIMES, limit: BOUNDS.whole, clock: Arc::clone(&clock) };
+        let plan = StalePlan { lifetimes: LIFETIMES, limit: BOUNDS.whole, clock: Arc::clone(&clock) };
         let cache = StaleCache::new(plan, move || {
             let document = Arc::clone(&document);
             async move { KeySet::parse(&document.fetch().await?) }
@@ -106,15 +108,15 @@ impl Issuer {
     }
 
     /// Cached keys at once, else after a fetch.
-    pub(crate) async fn keys(&self) -> Result<Arc<KeySet>, Arc<Trouble<KeysError>>> {
+    pub(crate) async fn keys(&self) -> Result<Arc<KeySet>, Arc<FetchError<KeysError>>> {
         self.judge(self.cache.get().await)
     }
 
-    pub(crate) async fn renewed(&self) -> Result<Arc<KeySet>, Arc<Trouble<KeysError>>> {
+    pub(crate) async fn renewed(&self) -> Result<Arc<KeySet>, Arc<FetchError<KeysError>>> {
         self.judge(self.cache.renewed(RENEW_EVERY).await)
     }
 
-    pub(crate) fn failing(&self) -> Option<Ailing> {
+    pub(crate) fn failing(&self) -> Option<UnavailableValue> {
         self.record.lock().expect("lock is not poisoned").failing()
     }
 
@@ -125,11 +127,11 @@ impl Issuer {
 
     fn judge(
         &self,
-        found: Result<Found<KeySet, KeysError>, Missing<KeysError>>,
-    ) -> Result<Arc<KeySet>, Arc<Trouble<KeysError>>> {
+        found: Result<Cached<KeySet, KeysError>, Missing<KeysError>>,
+    ) -> Result<Arc<KeySet>, Arc<FetchError<KeysError>>> {
         let report = self.record.lock().expect("lock is not poisoned").observe(&found, (self.clock)());
         match (report, &found) {
-            (OutageReport::Warning, Ok(Found { age, failure: Some(error), .. })) => {
+            (OutageReport::Warning, Ok(Cached { age, failure: Some(error), .. })) => {
                 let age = show_rounded(*age);
                 tracing::warn!(age, %error, "issuer keys not fetched, using cached keys");
             }

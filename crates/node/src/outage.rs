@@ -8,7 +8,7 @@ use std::time::Duration;
 use redrive_core::time::Timestamp;
 
 use redrive::clock::wall_clock;
-use redrive::stale::{Ailing, Ailment, Found, Missing};
+use redrive::stale::{Cached, Missing, Unavailability, UnavailableValue};
 
 const WARN_EVERY: Duration = Duration::from_mins(1);
 
@@ -38,10 +38,10 @@ pub(crate) enum OutageReport {
 }
 
 impl FetchHealth {
-    pub(crate) fn of<T, E>(found: &Result<Found<T, E>, Missing<E>>) -> Self {
+    pub(crate) fn of<T, E>(found: &Result<Cached<T, E>, Missing<E>>) -> Self {
         match found {
-            Ok(Found { failure: None, .. }) => Self::Well,
-            Ok(Found { failure: Some(_), .. }) => Self::Failing,
+            Ok(Cached { failure: None, .. }) => Self::Well,
+            Ok(Cached { failure: Some(_), .. }) => Self::Failing,
             Err(_) => Self::Gone,
         }
     }
@@ -73,7 +73,7 @@ impl ProviderOutage {
 #[derive(Debug)]
 pub(crate) struct OutageRecord {
     outage: ProviderOutage,
-    failing: Option<Ailing>,
+    failing: Option<UnavailableValue>,
 }
 
 impl OutageRecord {
@@ -83,24 +83,24 @@ impl OutageRecord {
 
     pub(crate) fn observe<T, E: Display>(
         &mut self,
-        found: &Result<Found<T, E>, Missing<E>>,
+        found: &Result<Cached<T, E>, Missing<E>>,
         now: Timestamp,
     ) -> OutageReport {
         let problem = match found {
-            Ok(Found { failure: None, .. }) => None,
-            Ok(Found { failure: Some(why), .. }) => Some((Ailment::Stale, why)),
-            Err(Missing { failure: why, .. }) => Some((Ailment::Gone, why)),
+            Ok(Cached { failure: None, .. }) => None,
+            Ok(Cached { failure: Some(why), .. }) => Some((Unavailability::Stale, why)),
+            Err(Missing { failure: why, .. }) => Some((Unavailability::Gone, why)),
         };
         self.failing = problem.map(|(state, why)| {
             // An outage keeps the time at which it began, even if the error changes.
             let begun = self.failing.as_ref().filter(|before| before.state == state);
             let since = begun.map_or_else(wall_clock, |before| before.since);
-            Ailing { state, since, why: why.to_string() }
+            UnavailableValue { state, since, why: why.to_string() }
         });
         self.outage.observe(FetchHealth::of(found), now)
     }
 
-    pub(crate) fn failing(&self) -> Option<Ailing> {
+    pub(crate) fn failing(&self) -> Option<UnavailableValue> {
         self.failing.clone()
     }
 }

@@ -18,11 +18,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
-use redrive_core::alerts::notice::Notice;
-use redrive_core::book::connectors::email::{self as email_settings, Email};
+use redrive_core::alerts::notice::AlertNotice;
+use redrive_core::book::connectors::email::{self as email_settings, EmailSettings};
 use redrive_core::book::connectors::{Endpoint, notify};
-use redrive_core::engine::{Call, Ending};
-use redrive_core::policy::answer::{Malformed, Reply, Seen};
+use redrive_core::engine::{Ending, TargetCall};
+use redrive_core::policy::answer::{MalformedEvent, ReplyKind, TargetReply};
 use zeroize::Zeroizing;
 
 use self::alertmanager::Repeats;
@@ -30,7 +30,7 @@ use self::email::Mail;
 use crate::connectors::{Driver, Make, MakeError, Site, settings};
 use crate::secret::Secrets;
 use crate::target::Target;
-use crate::target::http::{Form, HttpOptions, HttpTarget, Wire, WireOptions};
+use crate::target::http::{HttpFormat, HttpOptions, HttpTarget, Wire, WireOptions};
 
 const PERMITS: u32 = 4;
 
@@ -38,9 +38,9 @@ const PERMITS: u32 = 4;
 pub(crate) const WEBHOOK: Driver = Driver {
     connector: &notify::WEBHOOK,
     make: Make::Target(|endpoint, site| {
-        let notify::Posted { address, network, secret } = settings(endpoint);
+        let notify::NotifySettings { address, network, secret } = settings(endpoint);
         let options = HttpOptions {
-            form: Form::Binary,
+            form: HttpFormat::Binary,
             signing: site.signing(secret.as_ref())?,
             permits: PERMITS,
             network: *network,
@@ -70,7 +70,7 @@ pub(crate) const ALERTMANAGER: Driver = Driver {
 pub(crate) const EMAIL: Driver = Driver {
     connector: &email_settings::RECEIVER,
     make: Make::Target(|endpoint, site| {
-        let email: &Email = settings(endpoint);
+        let email: &EmailSettings = settings(endpoint);
         let (token, place) = (token(email.secret.as_ref(), site), site.place.clone());
         Ok(Arc::new(Mail::new(email, token, place, Arc::clone(site.pool))?))
     }),
@@ -82,7 +82,7 @@ fn posted(
     path: &str,
     dialect: NoticeFormat,
 ) -> Result<Arc<dyn Target>, MakeError> {
-    let notify::Posted { address, network, secret } = settings(endpoint);
+    let notify::NotifySettings { address, network, secret } = settings(endpoint);
     let address =
         if path.is_empty() { address.clone() } else { address.trim_end_matches('/').to_owned() + path };
     let options = WireOptions { permits: PERMITS, network: *network, place: site.place.clone() };
@@ -112,7 +112,7 @@ struct PostedReceiver {
 }
 
 impl PostedReceiver {
-    async fn send(&self, call: &Call) -> Result<Reply, Reply> {
+    async fn send(&self, call: &TargetCall) -> Result<TargetReply, TargetReply> {
         let (_, notice) = notice_of(call)?;
         let ReceiverMessage { mut headers, body } = match &self.dialect {
             NoticeFormat::Ntfy => ntfy::message(&notice),
@@ -126,7 +126,7 @@ impl PostedReceiver {
 }
 
 impl Target for PostedReceiver {
-    fn call(&self, call: Arc<Call>) -> Pin<Box<dyn Future<Output = Ending> + Send + '_>> {
+    fn call(&self, call: Arc<TargetCall>) -> Pin<Box<dyn Future<Output = Ending> + Send + '_>> {
         Box::pin(async move { Ending::Reply(self.send(&call).await.unwrap_or_else(|failed| failed)) })
     }
 }
@@ -138,10 +138,10 @@ struct BearerToken {
 }
 
 impl BearerToken {
-    async fn value(&self, limit: Duration) -> Result<Zeroizing<String>, Reply> {
+    async fn value(&self, limit: Duration) -> Result<Zeroizing<String>, TargetReply> {
         let missing = |why: &dyn std::fmt::Display| {
             let message = format!("notification not sent: secret `{}` is unavailable: {why}", self.name);
-            Reply::new(Seen::SecretUnavailable, message)
+            TargetReply::new(ReplyKind::SecretUnavailable, message)
         };
         let values = self.secrets.get_within(&self.name, limit).await.map_err(|error| missing(&error))?;
         let newest = values.iter().next().ok_or_else(|| missing(&"it is empty"))?;
@@ -150,30 +150,32 @@ impl BearerToken {
     }
 
     /// The receiver's response is stored and shown, and may echo the token.
-    fn hidden_in(&self, reply: Reply) -> Reply {
+    fn hidden_in(&self, reply: TargetReply) -> TargetReply {
         let hide = |text: &str| self.secrets.hide(text).into_owned();
         let seen = match reply.seen {
-            Seen::Http { status, headers, body } => Seen::Http { status, headers, body: hide(&body) },
+            ReplyKind::Http { status, headers, body } => {
+                ReplyKind::Http { status, headers, body: hide(&body) }
+            }
             other => other,
         };
-        Reply { seen, message: hide(&reply.message), retry_after: reply.retry_after }
+        TargetReply { seen, message: hide(&reply.message), retry_after: reply.retry_after }
     }
 
-    async fn bearer(&self, limit: Duration) -> Result<HeaderValue, Reply> {
+    async fn bearer(&self, limit: Duration) -> Result<HeaderValue, TargetReply> {
         let value = Zeroizing::new(format!("Bearer {}", self.value(limit).await?.as_str()));
         let mut header = HeaderValue::from_str(&value).map_err(|_| {
             let message = format!("secret `{}` has characters not allowed in a header", self.name);
-            Reply::new(Seen::ConfigMissing, message)
+            TargetReply::new(ReplyKind::ConfigMissing, message)
         })?;
         header.set_sensitive(true);
         Ok(header)
     }
 }
 
-fn notice_of(call: &Call) -> Result<(String, Notice), Reply> {
+fn notice_of(call: &TargetCall) -> Result<(String, AlertNotice), TargetReply> {
     let malformed = |why: String| {
         let message = format!("event data is not a notice: {why}");
-        Reply::new(Seen::Malformed(Malformed::DoesNotParse), message)
+        TargetReply::new(ReplyKind::Malformed(MalformedEvent::DoesNotParse), message)
     };
     let [delivery] = call.deliveries.as_slice() else {
         return Err(malformed("there are several".to_owned()));

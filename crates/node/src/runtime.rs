@@ -30,8 +30,8 @@ use std::time::Duration;
 
 use redrive_core::book::RuleBook;
 use redrive_core::engine::{
-    Asked, Bounds, CallId, Command, DependencyView, Ending, Engine, Input, QueueName, QueueView,
-    RemovedQueue, Setup, Wait,
+    CallId, DependencyView, Ending, Engine, EngineBounds, Input, OperatorCommand, QueueName, QueueView,
+    RemovedQueue, Setup, Wait, WaitQuery,
 };
 use redrive_core::figures::Figures;
 use redrive_core::ids::{DependencyName, Receipt, Seed, Seq, ServiceName};
@@ -62,13 +62,13 @@ use self::trend::Trends;
 pub use self::trend::{RecentFigures, TrendOf, TrendPoint, TrendSeries, TrendSpan};
 use self::writer::{StoreWriter, WriterState};
 use crate::activity::{Activity, ActivityFeed, ActivityLine, ServiceFacts, TraceStep};
-use crate::store::door::{By, Deed};
+use crate::store::access_store::{AuditActor, AuditEntry};
 use crate::store::{
-    Backup, BackupProgress, Counts, EventKey, EventView, Note, Reader, Recovered, Refusal, Store, StoreError,
-    Taken,
+    AcceptedEvent, Backup, BackupProgress, EventKey, EventView, RecoveredState, StateChange, Store,
+    StoreCounts, StoreError, StoreReader, SubmissionRefusal,
 };
 use crate::target::registry::Targets;
-use redrive::clock::{Clock, wall_clock};
+use redrive::clock::{MonotonicClock, wall_clock};
 
 const MESSAGES_MAX: usize = 8_192;
 const REPROCESS_MAX: usize = 64;
@@ -80,7 +80,7 @@ pub struct Config {
     pub book_text: Arc<str>,
     pub targets: Targets,
     pub store: Box<dyn Store>,
-    pub bounds: Bounds,
+    pub bounds: EngineBounds,
 }
 
 /// Clones are the same node.
@@ -90,7 +90,7 @@ pub struct Node {
 }
 
 struct NodeShared {
-    clock: Clock,
+    clock: MonotonicClock,
     inbox: Arc<Inbox>,
     engine: mpsc::Sender<EngineMessage>,
     feed: ActivityFeed,
@@ -120,7 +120,7 @@ enum EngineMessage {
     },
     Ended(CallId, Ending),
     Look(oneshot::Sender<Snapshot>),
-    Waits(Vec<Asked>, oneshot::Sender<Vec<Wait>>),
+    Waits(Vec<WaitQuery>, oneshot::Sender<Vec<Wait>>),
     Removed(QueueName, oneshot::Sender<Option<RemovedQueue>>),
     Stop {
         within: Duration,
@@ -128,7 +128,7 @@ enum EngineMessage {
     },
 }
 
-type SubmitAnswer = Result<Vec<Taken>, SubmitError>;
+type SubmitAnswer = Result<Vec<AcceptedEvent>, SubmitError>;
 type AnswerSender = oneshot::Sender<SubmitAnswer>;
 /// Waits until a change is durable and known to the engine.
 type CompletionSender = oneshot::Sender<Result<(), SubmitError>>;
@@ -152,7 +152,7 @@ pub struct StopReport {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
     #[error(transparent)]
-    Refused(Refusal),
+    Refused(SubmissionRefusal),
     #[error("write queue is full")]
     Busy,
     #[error("disk is nearly full: {free_bytes} bytes free, {needed_bytes} required")]
@@ -168,7 +168,7 @@ pub enum SubmitError {
 
 struct BackupJob {
     backup: Backup,
-    by: By,
+    by: AuditActor,
     progress: mpsc::Sender<Result<BackupProgress, String>>,
 }
 
@@ -191,7 +191,7 @@ impl Node {
         // No event is accepted before this is known.
         let room = store.has_room()?;
         let now = recovered.resumes_at;
-        let clock = Clock::starting_at(now);
+        let clock = MonotonicClock::starting_at(now);
         let inbox = Arc::new(Inbox::default());
         let (engine_sender, engine_receiver) = mpsc::channel(MESSAGES_MAX);
         let feed = ActivityFeed::new(Seed(recovered.seed));
@@ -257,18 +257,18 @@ impl Node {
         Ok(Self { shared })
     }
 
-    pub async fn pause(&self, service: ServiceName, by: &By) -> Result<(), SubmitError> {
-        let then = Input::Operator(Command::Pause(service.clone()));
-        let deed = Deed { act: "pause", what: service.to_string(), by: by.clone(), note: None };
-        self.do_and_record(Note::Pause(service.clone()), Some(then), deed).await?;
+    pub async fn pause(&self, service: ServiceName, by: &AuditActor) -> Result<(), SubmitError> {
+        let then = Input::Operator(OperatorCommand::Pause(service.clone()));
+        let deed = AuditEntry { act: "pause", what: service.to_string(), by: by.clone(), note: None };
+        self.do_and_record(StateChange::Pause(service.clone()), Some(then), deed).await?;
         self.publish(Activity::Paused(ServiceFacts { service: service.to_string(), message: None }));
         Ok(())
     }
 
-    pub async fn resume(&self, service: ServiceName, by: &By) -> Result<(), SubmitError> {
-        let then = Input::Operator(Command::Resume(service.clone()));
-        let deed = Deed { act: "resume", what: service.to_string(), by: by.clone(), note: None };
-        self.do_and_record(Note::Resume(service.clone()), Some(then), deed).await?;
+    pub async fn resume(&self, service: ServiceName, by: &AuditActor) -> Result<(), SubmitError> {
+        let then = Input::Operator(OperatorCommand::Resume(service.clone()));
+        let deed = AuditEntry { act: "resume", what: service.to_string(), by: by.clone(), note: None };
+        self.do_and_record(StateChange::Resume(service.clone()), Some(then), deed).await?;
         self.publish(Activity::Resumed(ServiceFacts { service: service.to_string(), message: None }));
         Ok(())
     }
@@ -289,7 +289,7 @@ impl Node {
     }
 
     /// Routes unrouted events by the current book; returns how many were checked and how many were routed.
-    pub async fn route_unrouted(&self, by: &By) -> Result<RerouteResult, RerouteError> {
+    pub async fn route_unrouted(&self, by: &AuditActor) -> Result<RerouteResult, RerouteError> {
         let active = self.active_book();
         let (mut after, mut rerouted) = (Seq::NONE, RerouteResult::default());
         loop {
@@ -311,17 +311,16 @@ impl Node {
             (!addressees.is_empty()).then(|| (view.receipt, addressees.to_vec()))
         });
         let (receipts, addressees): (Vec<_>, Vec<_>) = wanted.unzip();
-        let routed = receipts
-            .iter()
-            .zip(addressees)
-            .map(|(receipt, routes)| NoteJob::awaited(Note::Route { event: receipt.seq(), routes }, None));
+        let routed = receipts.iter().zip(addressees).map(|(receipt, routes)| {
+            NoteJob::awaited(StateChange::Route { event: receipt.seq(), routes }, None)
+        });
         let (jobs, done): (Vec<_>, Vec<_>) = routed.unzip();
         self.shared.inbox.add(|work| work.notes.extend(jobs));
         for done in done {
             done.await.unwrap_or(Err(SubmitError::Stopping))?;
         }
         // The store skips an event if one of its services is full.
-        let is_wanted = move |reader: &dyn Reader, receipt: &Receipt| {
+        let is_wanted = move |reader: &dyn StoreReader, receipt: &Receipt| {
             let found = reader.events(&EventKey::Receipt(*receipt))?;
             Ok(found.iter().any(|view| !view.unrouted))
         };
@@ -333,7 +332,11 @@ impl Node {
 
     /// Copies the store to a folder and reports progress; the last report has nothing remaining.
     #[must_use]
-    pub fn back_up(&self, folder: PathBuf, by: &By) -> mpsc::Receiver<Result<BackupProgress, String>> {
+    pub fn back_up(
+        &self,
+        folder: PathBuf,
+        by: &AuditActor,
+    ) -> mpsc::Receiver<Result<BackupProgress, String>> {
         let (progress, watch) = mpsc::channel(16);
         let backup = Backup::new(folder, BACKUP_PAGES);
         let job = BackupJob { backup, by: by.clone(), progress };
@@ -353,7 +356,7 @@ impl Node {
     }
 
     /// What each delivery waits for; none when the node has stopped.
-    pub async fn waits(&self, asked: Vec<Asked>) -> Option<Vec<Wait>> {
+    pub async fn waits(&self, asked: Vec<WaitQuery>) -> Option<Vec<Wait>> {
         self.ask_engine(|reply| EngineMessage::Waits(asked, reply)).await
     }
 
@@ -377,7 +380,7 @@ impl Node {
     pub async fn read<T, F>(&self, question: F) -> Result<T, ReadError>
     where
         T: Send + 'static,
-        F: FnOnce(&dyn Reader) -> Result<T, StoreError> + Send + 'static,
+        F: FnOnce(&dyn StoreReader) -> Result<T, StoreError> + Send + 'static,
     {
         Arc::clone(&self.shared.readers).ask(question).await
     }
@@ -423,29 +426,38 @@ impl Node {
         stopped
     }
 
-    async fn note(&self, note: Note, then: Option<Input>) -> Result<(), SubmitError> {
+    async fn note(&self, note: StateChange, then: Option<Input>) -> Result<(), SubmitError> {
         let (job, done) = NoteJob::awaited(note, then);
         self.shared.inbox.add(|work| work.notes.push(job));
         done.await.unwrap_or(Err(SubmitError::Stopping))
     }
 
     /// Writes a change and its audit entry in one transaction.
-    async fn do_and_record(&self, note: Note, then: Option<Input>, deed: Deed) -> Result<(), SubmitError> {
+    async fn do_and_record(
+        &self,
+        note: StateChange,
+        then: Option<Input>,
+        deed: AuditEntry,
+    ) -> Result<(), SubmitError> {
         let (job, done) = NoteJob::awaited(note, then);
-        let (record, recorded) = NoteJob::awaited(Note::Deed(Box::new(deed)), None);
+        let (record, recorded) = NoteJob::awaited(StateChange::Audit(Box::new(deed)), None);
         // Notes added together are written in one transaction.
         self.shared.inbox.add(|work| work.notes.extend([job, record]));
         done.await.unwrap_or(Err(SubmitError::Stopping))?;
         recorded.await.unwrap_or(Err(SubmitError::Stopping))
     }
 
-    async fn record_routing(&self, rerouted: RerouteResult, by: &By) -> Result<(), SubmitError> {
+    async fn record_routing(&self, rerouted: RerouteResult, by: &AuditActor) -> Result<(), SubmitError> {
         let RerouteResult { seen, routed } = rerouted;
         if routed == 0 {
             return Ok(());
         }
         let what = format!("{routed} of {seen} unrouted events");
-        self.note(Note::Deed(Box::new(Deed { act: "route", what, by: by.clone(), note: None })), None).await
+        self.note(
+            StateChange::Audit(Box::new(AuditEntry { act: "route", what, by: by.clone(), note: None })),
+            None,
+        )
+        .await
     }
 }
 
@@ -469,7 +481,7 @@ pub enum RerouteError {
     Write(#[from] SubmitError),
 }
 
-fn engine(recovered: Recovered, book: Arc<RuleBook>, bounds: Bounds) -> Engine {
+fn engine(recovered: RecoveredState, book: Arc<RuleBook>, bounds: EngineBounds) -> Engine {
     let connectors = book.connectors().clone();
     let older_books =
         recovered.books.iter().filter_map(|text| redrive_core::book::read(text, &connectors).book);
@@ -545,7 +557,7 @@ fn suspects(crashes: &[(Timestamp, Seq)], now: Timestamp) -> Option<Seq> {
 
 /// Deliveries in the store that the engine has missed, in queues that it claims to know completely.
 #[must_use]
-pub fn stranded(snapshot: &Snapshot, counts: &Counts) -> u64 {
+pub fn stranded(snapshot: &Snapshot, counts: &StoreCounts) -> u64 {
     let of = |queue: &QueueView| {
         let heads =
             counts.queues.get(&queue.name).map_or(0, |counts| counts.waiting.saturating_sub(counts.behind));

@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use redrive_core::book::RuleBook;
 use redrive_core::book::connectors::{Endpoint, secrets};
-use redrive_core::book::model::{JwtKeys, Secret, Sections};
-use redrive_core::book::problem::{Problem, Severity};
+use redrive_core::book::model::{JwtKeys, SecretEntry, Sections};
+use redrive_core::book::problem::{Problem, ProblemSeverity};
 use redrive_core::freshness::Lifetimes;
 use redrive_core::limits;
 use redrive_core::text::show_rounded;
@@ -32,7 +32,9 @@ use zeroize::Zeroizing;
 use self::known_values::KnownValues;
 use crate::connectors::{ConnectorFuture, Driver, Drivers, Make, settings};
 use crate::outage::{OutageRecord, OutageReport};
-use redrive::stale::{Ailing, Clock, Found, Missing, Plan, StaleCache, Trouble, timer_clock};
+use redrive::stale::{
+    Cached, ClockFn, FetchError, Missing, StaleCache, StalePlan, UnavailableValue, timer_clock,
+};
 
 const SECRET_BYTES_MAX: usize = 64 * 1024;
 const VALUES_MAX: usize = 8;
@@ -135,7 +137,7 @@ pub struct Secrets {
 struct SecretsShared {
     by_name: RwLock<BTreeMap<String, Arc<CachedSecret>>>,
     open: SecretOpener,
-    clock: Clock,
+    clock: ClockFn,
     listener: OnceLock<Box<dyn Fn(SecretChange) + Send + Sync>>,
     seen: Arc<KnownValues>,
 }
@@ -184,7 +186,7 @@ impl Secrets {
         let problems = used.filter_map(|(name, at)| {
             let error = drivers.read_now(&at.value.endpoint)?.err()?;
             Some(Problem {
-                severity: Severity::Error,
+                severity: ProblemSeverity::Error,
                 code: "secret-unavailable",
                 span: at.span,
                 message: format!("the secret `{name}`: {error}"),
@@ -256,7 +258,7 @@ impl Secrets {
     }
 
     /// Secrets that cannot be fetched. Each is fetched once more, so that recovered ones are not reported.
-    pub async fn failing(&self) -> Vec<(String, Ailing)> {
+    pub async fn failing(&self) -> Vec<(String, UnavailableValue)> {
         let all: Vec<Arc<CachedSecret>> = {
             let by_name = self.shared.by_name.read().expect("lock is not poisoned");
             by_name.values().map(Arc::clone).collect()
@@ -296,9 +298,10 @@ impl fmt::Debug for Secrets {
 }
 
 impl SecretsShared {
-    fn kept(&self, name: &str, secret: &Secret) -> CachedSecret {
+    fn kept(&self, name: &str, secret: &SecretEntry) -> CachedSecret {
         let source = (self.open)(&secret.endpoint);
-        let plan = Plan { lifetimes: lifetimes(secret), limit: FETCH_MAX, clock: Arc::clone(&self.clock) };
+        let plan =
+            StalePlan { lifetimes: lifetimes(secret), limit: FETCH_MAX, clock: Arc::clone(&self.clock) };
         let (fetched, seen) = (Arc::clone(&source), Arc::clone(&self.seen));
         let cache = StaleCache::new(plan, move || {
             let (source, seen) = (Arc::clone(&fetched), Arc::clone(&seen));
@@ -322,12 +325,12 @@ impl SecretsShared {
     fn judge(
         &self,
         kept: &CachedSecret,
-        found: Result<Found<SecretValues, SecretError>, Missing<SecretError>>,
+        found: Result<Cached<SecretValues, SecretError>, Missing<SecretError>>,
     ) -> Result<Arc<SecretValues>, SecretError> {
         let report = kept.record.lock().expect("lock is not poisoned").observe(&found, (self.clock)());
         let secret = kept.name.as_str();
         match found {
-            Ok(Found { value, age, failure, .. }) => {
+            Ok(Cached { value, age, failure, .. }) => {
                 match (report, failure) {
                     (OutageReport::Warning, Some(error)) => {
                         let age = show_rounded(age);
@@ -374,7 +377,7 @@ impl CachedSecret {
         }
     }
 
-    fn failing(&self) -> Option<Ailing> {
+    fn failing(&self) -> Option<UnavailableValue> {
         self.record.lock().expect("lock is not poisoned").failing()
     }
 
@@ -400,10 +403,10 @@ pub enum SecretError {
     #[error("not defined in the rule book")]
     Unknown,
     #[error("no value: {0}")]
-    Unavailable(Arc<Trouble<SecretError>>),
+    Unavailable(Arc<FetchError<SecretError>>),
     /// The provider has been unavailable for longer than a value is kept.
     #[error("value expired after {}: {why}", show_rounded(*.age))]
-    Expired { age: Duration, why: Arc<Trouble<SecretError>> },
+    Expired { age: Duration, why: Arc<FetchError<SecretError>> },
     /// No value yet, and the fetch is slow.
     #[error("still being fetched")]
     StillFetching,
@@ -466,7 +469,7 @@ impl SecretSource for MissingProvider {
     }
 }
 
-fn lifetimes(secret: &Secret) -> Lifetimes {
+fn lifetimes(secret: &SecretEntry) -> Lifetimes {
     Lifetimes {
         fresh: secret.cached.as_ref().map_or(limits::SECRET_CACHED_DEFAULT, |at| at.value),
         kept: secret.kept.as_ref().map_or(limits::SECRET_KEPT_DEFAULT, |at| at.value),

@@ -22,14 +22,14 @@ use std::any::Any;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use redrive_core::policy::answer::Reply;
+use redrive_core::policy::answer::TargetReply;
 use redrive_core::time::Timestamp;
 
 pub use self::handle::{SourceOpener, Sources};
 use crate::connectors::ConnectorFuture;
 
 /// Upstream errors in the form that targets report, so the rule book classifies both alike.
-pub type SourceError = Reply;
+pub type SourceError = TargetReply;
 
 pub trait Source: Send + Sync {
     /// The future is dropped at the rule's timeout.

@@ -28,13 +28,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_core::book::model;
-use redrive_core::engine::story::Story;
-use redrive_core::engine::{Absences, Advance, Death, Load, Page, QueueName, Settlement, Waiting};
+use redrive_core::engine::attempt_record::AttemptRecord;
+use redrive_core::engine::{
+    Absences, Advance, DeadLetterInfo, LoadRequest, LoadedPage, PendingDelivery, QueueName, Settlement,
+};
 use redrive_core::event::Event;
-use redrive_core::event::copies::Copies;
+use redrive_core::event::copy_rule::CopyRule;
 use redrive_core::ids::{DeliveryId, DependencyName, IdPrefix, Receipt, Seq, ServiceName};
 use redrive_core::letters::replay::{ReplayId, ReplayJob};
-use redrive_core::policy::breaker::Record;
+use redrive_core::policy::breaker::BreakerRecord;
 use redrive_core::time::Timestamp;
 
 use self::access_store::{AuditEntry, KeyRecord, RefusedBody};
@@ -77,7 +79,7 @@ pub trait Store: Send {
     fn write(&mut self, batch: &WriteBatch, now: Timestamp) -> Result<BatchResult, StoreError>;
 
     /// Loads a page of deliveries that are at the head of their session, or have none.
-    fn load(&mut self, load: &Load) -> Result<Page, StoreError>;
+    fn load(&mut self, load: &LoadRequest) -> Result<LoadedPage, StoreError>;
 
     /// Does one small step of housekeeping.
     fn housekeep(&mut self, keep: &RetentionRules, now: Timestamp) -> Result<HousekeepingStep, StoreError>;
@@ -119,7 +121,7 @@ pub struct RecoveredState {
     pub paused: BTreeMap<ServiceName, Timestamp>,
     /// When Redrive was not running, until `now`.
     pub absences: Absences,
-    pub breakers: Vec<Record>,
+    pub breakers: Vec<BreakerRecord>,
     /// Replays that are open or still have letters in flight.
     pub replays: Vec<ReplayJob>,
     /// Dependencies that recovered and whose automatic replay has not begun.
@@ -173,12 +175,12 @@ pub struct Addressee {
     /// Id of the subscription.
     pub subscription: Arc<str>,
     /// Whether a session keeps its order, and whether a dead letter holds it.
-    pub order: model::Order,
+    pub order: model::DeliveryOrder,
     pub letter_name: Arc<str>,
     pub consumer_group: Arc<str>,
     pub bound: WaitingBound,
     /// How duplicates are recognised.
-    pub copies: Copies,
+    pub copies: CopyRule,
 }
 
 /// Backlog limits of one service, over all its channels.
@@ -205,8 +207,8 @@ pub enum OverflowPolicy {
 pub enum StateChange {
     Pause(ServiceName),
     Resume(ServiceName),
-    /// Stored only if it [`Record::replaces`] the stored one.
-    Breaker(Box<Record>),
+    /// Stored only if it [`BreakerRecord::replaces`] the stored one.
+    Breaker(Box<BreakerRecord>),
     /// Redrive could not write from then until now.
     Absence {
         from: Timestamp,
@@ -253,14 +255,14 @@ pub struct BatchResult {
     pub advanced: Vec<Option<(ReplayJob, u32)>>,
     /// Deliveries that may start now because of submissions, [`StateChange::Route`], commands and replay steps, in
     /// store order.
-    pub waiting: Vec<Waiting>,
+    pub waiting: Vec<PendingDelivery>,
 }
 
 #[derive(Debug)]
 pub enum SettleResult {
     Written {
         /// The next delivery of the session, now its head.
-        promoted: Option<Box<Waiting>>,
+        promoted: Option<Box<PendingDelivery>>,
     },
     /// The delivery was settled otherwise before.
     Stale,
@@ -471,7 +473,7 @@ pub struct DeliveryView {
     /// The event whose dead letter it replaces.
     pub supersedes: Option<Receipt>,
     /// First attempt first; empty where not requested.
-    pub stories: Vec<Story>,
+    pub stories: Vec<AttemptRecord>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -488,7 +490,7 @@ pub enum DeliveryState {
     },
     Dead {
         at: Timestamp,
-        death: Box<Death>,
+        death: Box<DeadLetterInfo>,
     },
     Closed {
         at: Timestamp,

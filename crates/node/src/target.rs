@@ -17,7 +17,7 @@ pub mod registry;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::engine::{Call, Ending};
+use redrive_core::engine::{Ending, TargetCall};
 
 use crate::connectors::ConnectorFuture;
 
@@ -26,7 +26,7 @@ const LIMIT_MARGIN: Duration = Duration::from_secs(1);
 
 pub trait Target: Send + Sync {
     /// Makes one call, which ends within its limits whatever the other side does.
-    fn call(&self, call: Arc<Call>) -> ConnectorFuture<'_, Ending>;
+    fn call(&self, call: Arc<TargetCall>) -> ConnectorFuture<'_, Ending>;
 
     /// When a call with that limit is cut off, if it has not ended by itself.
     fn ends_within(&self, limit: Duration) -> Duration {

@@ -25,7 +25,7 @@ use tokio::time::timeout;
 use crate::jwks::{Issuer, KeyAlgorithm};
 use crate::secret::{SecretError, SecretValues, Secrets};
 use crate::target::http::{InvalidTargetAddress, Pool};
-use redrive::stale::{Ailing, Trouble};
+use redrive::stale::{FetchError, UnavailableValue};
 
 pub use crate::jwks::{KeysChange, KeysError};
 pub use crate::target::http::fetch::HttpFetchError;
@@ -87,7 +87,7 @@ pub enum TokenError {
     #[error("token has another audience")]
     Audience,
     #[error("tokens cannot be verified now: {0}")]
-    KeysUnavailable(Arc<Trouble<KeysError>>),
+    KeysUnavailable(Arc<FetchError<KeysError>>),
     #[error("tokens cannot be verified now: {0}")]
     SecretUnavailable(Arc<SecretError>),
 }
@@ -149,7 +149,7 @@ impl Tokens {
     }
 
     /// The problem with the issuer's published keys, if any; a shared secret is among the [`Secrets`].
-    pub async fn failing(&self) -> Option<Ailing> {
+    pub async fn failing(&self) -> Option<UnavailableValue> {
         let TokenKeys::Published(issuer) = &self.keys else { return None };
         issuer.failing()?;
         // It may have recovered without a token since.

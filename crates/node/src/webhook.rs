@@ -1,6 +1,6 @@
 //! Webhooks: signed requests that become events by the rule book's templates.
 //!
-//! A request is judged in two independent steps: [`Webhook::verify`] checks the signature, [`Webhook::read`]
+//! A request is judged in two independent steps: [`WebhookSettings::verify`] checks the signature, [`WebhookSettings::read`]
 //! makes the event. Both are pure; listening, answering and counting happen elsewhere.
 //!
 //! Invariants:
@@ -22,8 +22,8 @@ mod tests;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName};
-use redrive_core::book::connectors::webhook::{Scheme, Webhook};
-use redrive_core::book::model::Source;
+use redrive_core::book::connectors::webhook::{SignatureScheme, WebhookSettings};
+use redrive_core::book::model::SourceEntry;
 use redrive_core::event::attribute::EventSource;
 use redrive_core::text::Rate;
 use redrive_core::time::Timestamp;
@@ -48,7 +48,7 @@ const GITHUB_BODY_BYTES_DEFAULT: u64 = 25 * 1024 * 1024;
 #[derive(Debug)]
 pub struct WebhookSource {
     name: String,
-    webhook: Webhook,
+    webhook: WebhookSettings,
     event_source: EventSource,
     /// Including the data fields that the scheme itself needs.
     templates: Templates,
@@ -58,8 +58,8 @@ pub struct WebhookSource {
 
 impl WebhookSource {
     #[must_use]
-    pub fn new(name: &str, source: &Source) -> Option<Self> {
-        let webhook: &Webhook = source.endpoint.settings()?;
+    pub fn new(name: &str, source: &SourceEntry) -> Option<Self> {
+        let webhook: &WebhookSettings = source.endpoint.settings()?;
         let mut templates = Templates::of(source);
         let needs_data = !templates.wanted.is_empty();
         for field in event::fields_of(&webhook.scheme) {
@@ -81,7 +81,7 @@ impl WebhookSource {
     }
 
     #[must_use]
-    pub const fn scheme(&self) -> &Scheme {
+    pub const fn scheme(&self) -> &SignatureScheme {
         &self.webhook.scheme
     }
 
@@ -103,8 +103,11 @@ impl WebhookSource {
     #[must_use]
     pub fn body_bytes_max(&self) -> usize {
         let bytes = self.webhook.body_max.unwrap_or(match self.webhook.scheme {
-            Scheme::Github => GITHUB_BODY_BYTES_DEFAULT,
-            Scheme::StandardWebhooks | Scheme::Stripe | Scheme::Slack | Scheme::Hmac(_) => BODY_BYTES_DEFAULT,
+            SignatureScheme::Github => GITHUB_BODY_BYTES_DEFAULT,
+            SignatureScheme::StandardWebhooks
+            | SignatureScheme::Stripe
+            | SignatureScheme::Slack
+            | SignatureScheme::Hmac(_) => BODY_BYTES_DEFAULT,
         });
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }
@@ -128,7 +131,7 @@ impl WebhookSource {
         const NEVER_KEPT: [&str; 4] = ["authorization", "cookie", "proxy-authorization", "x-api-key"];
         const PARTS: [&str; 3] = ["secret", "signature", "token"];
         let name = name.as_str();
-        let is_own = matches!(&self.webhook.scheme, Scheme::Hmac(hmac) if hmac.header == name);
+        let is_own = matches!(&self.webhook.scheme, SignatureScheme::Hmac(hmac) if hmac.header == name);
         is_own || NEVER_KEPT.contains(&name) || PARTS.iter().any(|part| name.contains(part))
     }
 

@@ -9,9 +9,9 @@ use super::scope::{AlertScope, dependency_of};
 use super::value::Measurement;
 use crate::book::expression::{AlertMetric, Condition, Grouping};
 use crate::engine::QueueName;
-use crate::figures::Tally;
+use crate::figures::AttemptTally;
 use crate::ids::DependencyName;
-use crate::policy::breaker::State;
+use crate::policy::breaker::BreakerState;
 use crate::policy::category::Category;
 use crate::time::Timestamp;
 
@@ -116,8 +116,8 @@ impl Gathering<'_> {
             }
             // While probes are out, recovery is not proven.
             let is_open = match dependency.breaker {
-                State::Closed { .. } => false,
-                State::Open { .. } | State::HalfOpen { .. } => true,
+                BreakerState::Closed { .. } => false,
+                BreakerState::Open { .. } | BreakerState::HalfOpen { .. } => true,
             };
             let trips = self.sample.figures.dependencies.get(&dependency.name).map_or(0, |of| of.trips);
             let found = match self.condition.metric {
@@ -280,7 +280,7 @@ impl Gathering<'_> {
         let book = self.sample.book;
         let is_closed = |name: &DependencyName| {
             let view = self.sample.dependencies.iter().find(|view| view.name == *name);
-            view.is_none_or(|view| matches!(view.breaker, State::Closed { .. }))
+            view.is_none_or(|view| matches!(view.breaker, BreakerState::Closed { .. }))
         };
         let of_queue = |queue: &QueueName| match &queue.channel {
             None => AlertScope::Service(queue.service.clone()),
@@ -366,7 +366,7 @@ impl Gathering<'_> {
         }
     }
 
-    fn tally(&mut self, of: String, tally: &Tally) {
+    fn tally(&mut self, of: String, tally: &AttemptTally) {
         if self.condition.by != Some(Grouping::Category) {
             return self.put(of, Measurement::Counted(counts(self.condition.metric, tally)));
         }
@@ -378,7 +378,7 @@ impl Gathering<'_> {
 }
 
 /// For a share: numerator and denominator.
-fn counts(metric: AlertMetric, tally: &Tally) -> Vec<u64> {
+fn counts(metric: AlertMetric, tally: &AttemptTally) -> Vec<u64> {
     match metric {
         AlertMetric::ErrorRate => vec![tally.failures(), tally.attempts],
         AlertMetric::TransientRate => {

@@ -27,7 +27,7 @@ use super::model::{At, Network, TargetEntry};
 use super::problem::{BookSpan, Problem, ProblemSeverity, Problems};
 use super::schema::{KeySchema, ValueType, key};
 use super::yaml::YamlNode;
-use crate::policy::catalog::Kind;
+use crate::policy::catalog::DependencyKind;
 
 pub use absent::absent;
 pub use reader::SettingsReader;
@@ -107,7 +107,7 @@ pub struct Connector {
     pub beside: &'static [KeySchema],
     pub presence: Availability,
     /// `None` if it calls nothing that could fail.
-    pub dependency: Option<Kind>,
+    pub dependency: Option<DependencyKind>,
     pub speech: CallProtocol,
     pub address: AddressUse,
     /// Overrides the default timeout of its edge.

@@ -4,7 +4,7 @@ use super::model::{
     ConsumerPattern, Criticality, DataLoss, DeliveryOrder, Direction, IdempotencyBy, LetterForm,
     QueueFullAction, Reprocess,
 };
-use crate::policy::breaker::Count;
+use crate::policy::breaker::CountingUnit;
 use crate::policy::rule::WhenOpen;
 
 pub trait Keyword: Copy + PartialEq + 'static {
@@ -70,7 +70,7 @@ impl Keyword for DeliveryOrder {
     const WORDS: &'static [&'static str] = &["none", "session", "session-strict"];
 }
 
-impl Keyword for Count {
+impl Keyword for CountingUnit {
     const ALL: &'static [Self] = &[Self::Attempt, Self::Call];
     const WORDS: &'static [&'static str] = &["attempt", "call"];
 }
@@ -103,7 +103,7 @@ mod tests {
         check::<LetterForm>();
         check::<Reprocess>();
         check::<DeliveryOrder>();
-        check::<Count>();
+        check::<CountingUnit>();
         check::<Direction>();
     }
 }

@@ -14,7 +14,7 @@ use crate::ids::{ChannelName, DependencyName, ServiceName};
 use crate::limits;
 use crate::policy::admission::AdmissionSettings;
 use crate::policy::budget::BudgetSettings;
-use crate::policy::catalog::Kind;
+use crate::policy::catalog::DependencyKind;
 use crate::policy::throttle::ThrottleSettings;
 
 /// Backlog limits of one service, over all its channels.
@@ -31,8 +31,8 @@ pub struct WaitingLimits {
 
 pub(super) fn throttles(sections: &Sections) -> Map<DependencyName, ThrottleSettings> {
     let declared = sections.dependencies.iter().map(|(name, entry)| (name.clone(), entry.kind));
-    let own = sections.own_processes().into_iter().map(|name| (name, Kind::Process));
-    let throttle = |(name, kind): (DependencyName, Kind)| {
+    let own = sections.own_processes().into_iter().map(|name| (name, DependencyKind::Process));
+    let throttle = |(name, kind): (DependencyName, DependencyKind)| {
         let settings = sections.throttle(&name, kind);
         (name, settings)
     };

@@ -16,7 +16,7 @@ use crate::letters::name_template::NameTemplate;
 use crate::policy::backoff::Backoff;
 use crate::policy::breaker::BreakerSettings;
 use crate::policy::budget::BudgetSettings;
-use crate::policy::catalog::Kind;
+use crate::policy::catalog::DependencyKind;
 use crate::policy::category::Category;
 use crate::policy::rule::{FailureMatch, GrowingTimeout, Override, WhenOpen};
 use crate::schedule::Cron;
@@ -241,7 +241,7 @@ pub struct Allow {
 pub struct DependencyEntry {
     pub name: DependencyName,
     pub span: BookSpan,
-    pub kind: Kind,
+    pub kind: DependencyKind,
     pub throttle: Option<At<String>>,
     pub permits: Permits,
     pub retry_budget: Option<At<BudgetSettings>>,

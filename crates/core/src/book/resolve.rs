@@ -26,7 +26,7 @@ use crate::letters::name_template::{self, NameParts, NameTemplate};
 use crate::limits;
 use crate::policy::breaker::{BreakerSettings, RawBreaker};
 use crate::policy::budget::BudgetSettings;
-use crate::policy::catalog::{self, Kind};
+use crate::policy::catalog::{self, DependencyKind};
 use crate::policy::category::Category;
 use crate::policy::rule::{
     FailureMatch, NamedBreaker, NamedPolicy, Override, PolicyIndex, Reaction, Reactions, Rule, Sourced,
@@ -111,7 +111,7 @@ pub struct Resolved<'a> {
     pub keep_delivered: ResolvedValue<Duration>,
     pub rule: Rule,
     pub dependency: ResolvedValue<DependencyName>,
-    pub kind: Kind,
+    pub kind: DependencyKind,
     pub in_flight: ResolvedValue<u32>,
     pub rate: Option<ResolvedValue<Rate>>,
     pub ramp: ResolvedValue<Duration>,
@@ -328,7 +328,7 @@ impl Sections {
         catalog::breaker(name.as_str()).map(catalog_breaker)
     }
 
-    fn breaker(&self, levels: &Levels<'_>, kind: Kind) -> (Option<NamedBreaker>, ValueOrigin) {
+    fn breaker(&self, levels: &Levels<'_>, kind: DependencyKind) -> (Option<NamedBreaker>, ValueOrigin) {
         // The kind is between the dependency and the defaults.
         let above = Levels(levels.0.iter().copied().filter(|(level, _)| *level < RuleLevel::Kind).collect());
         let named = above.find(|l| &l.breaker).or_else(|| match kind.breaker() {
@@ -491,8 +491,8 @@ pub fn dependency_of(
 }
 
 #[must_use]
-pub fn kind_of(target: &TargetEntry) -> Kind {
-    target.endpoint.connector.dependency.unwrap_or(Kind::Log)
+pub fn kind_of(target: &TargetEntry) -> DependencyKind {
+    target.endpoint.connector.dependency.unwrap_or(DependencyKind::Log)
 }
 
 pub(super) fn order_of(service: &ServiceEntry) -> ResolvedValue<DeliveryOrder> {

@@ -14,7 +14,7 @@ use super::schema::{KeyPresence, KeySchema, NameKind, ObjectSchema, OneOf, Value
 use super::source_template::SourceTemplate;
 use super::yaml::{Quoted, YamlNode, YamlValue};
 use crate::event::copy_rule::CopyKey;
-use crate::ids::{Name, Service};
+use crate::ids::{Name, ServiceMarker};
 use crate::letters::name_template::NameTemplate;
 use crate::limits;
 use crate::policy::backoff::Jitter;
@@ -180,7 +180,7 @@ impl Validator<'_> {
             return self.wrong_shape(node, "names, each with a value");
         };
         for (key, node) in entries {
-            if let Some(Err(error)) = key.text().map(Name::<Service>::new) {
+            if let Some(Err(error)) = key.text().map(Name::<ServiceMarker>::new) {
                 self.problems.error("bad-name", key.span, error.to_string(), "choose another name");
             }
             self.value(node, value, key.span);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::book::problem::Position;
 use crate::ids::Attempt;
 use crate::letters::envelope::Tier;
 use crate::policy::backoff::nanos;
@@ -17,7 +18,6 @@ use crate::policy::decide::{
 };
 use crate::policy::history::is_zero;
 use crate::policy::rule::Rule;
-use crate::position::Position;
 use crate::time::Timestamp;
 
 /// One attempt, or one that could not start.

@@ -20,7 +20,7 @@ use super::messages::{
     Advance, DeadLetterInfo, Effect, EngineActivity, NextState, PendingDelivery, SessionFollowers, Settlement,
 };
 use super::{Engine, RunState, Timer};
-use crate::book::model::Order;
+use crate::book::model::DeliveryOrder;
 use crate::book::{LetterRule, RuleBook};
 use crate::engine::attempt_record::RecordedVerdict;
 use crate::ids::ChannelName;
@@ -328,7 +328,7 @@ impl Engine {
         if let Some(rule) = rule {
             info.name = rule.name(row.event.event_type.as_str());
             info.consumer_group.clone_from(&rule.consumer_group);
-            if rule.order == Order::SessionStrict && row.sequence.is_some() {
+            if rule.order == DeliveryOrder::SessionStrict && row.sequence.is_some() {
                 info.followers = SessionFollowers::Wait;
             }
         } else {

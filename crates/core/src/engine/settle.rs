@@ -11,7 +11,7 @@ use super::{Engine, InFlight, QueuePlace, Settling, SettlingStage};
 use crate::book::RuleBook;
 use crate::engine::attempt_record::{AttemptEnd, AttemptFacts, AttemptRecord, HoldReason, RecordedVerdict};
 use crate::engine::worker::{self, Worker};
-use crate::event::copies;
+use crate::event::copy_rule;
 use crate::ids::{ChannelName, DeliveryId};
 use crate::letters::envelope::Tier;
 use crate::letters::fingerprint::Fingerprint;
@@ -57,7 +57,7 @@ impl Engine {
             };
             let mut settlement = Self::settlement(&attempt, &outcome, reply, &decision, now);
             if call.rule.copies.keeps_notification_ids() && call.deliveries.len() == 1 {
-                settlement.history = settlement.history.notified_as(copies::notification_id(&answer));
+                settlement.history = settlement.history.notified_as(copy_rule::notification_id(&answer));
             }
             if let Some(worker) = worker_of(&call.book, &row) {
                 let end = worker::WorkerEnd::Run { outcome: &outcome, reply, report };

@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 
 use crate::engine::{NextState, PendingDelivery, Settlement};
 use crate::event::Event;
-use crate::event::attribute::{ContentType, CorrelationId, EventId, EventSource, EventType, Subject};
+use crate::event::attribute::{ContentType, CorrelationId, EventId, EventSource, EventSubject, EventType};
 use crate::event::idempotency::webhook_id;
 use crate::policy::answer::{Exit, ReplyKind, TargetReply};
 use crate::policy::classify::Outcome;
@@ -174,7 +174,7 @@ impl WorkerRun<'_> {
             id: EventId::new(&format!("{run}-{part}")).ok()?,
             source: EventSource::new(&format!("{SOURCE_PREFIX}{}", queue.service)).ok()?,
             event_type: EventType::new(event_type).ok()?,
-            subject: cause.subject.clone().or_else(|| Subject::new(cause.id.as_str()).ok()),
+            subject: cause.subject.clone().or_else(|| EventSubject::new(cause.id.as_str()).ok()),
             time: Some(self.at),
             content_type: Some(ContentType::json()),
             session: cause.session.clone(),

@@ -15,7 +15,7 @@ use crate::book::source_template::{FieldSelection, SelectedFields};
 use crate::event::Event;
 use crate::event::attribute::{ContentType, CorrelationId, EventSubject, SessionKey};
 use crate::limits;
-use crate::policy::answer::Answer;
+use crate::policy::answer::TargetAnswer;
 use crate::time::Timestamp;
 
 pub const TTL_DEFAULT: Duration = Duration::from_secs(7 * 86_400);
@@ -85,7 +85,7 @@ const NOTIFICATION_FIELD: [&str; 1] = ["notification_id"];
 
 /// The notification id of an answer, whatever its status.
 #[must_use]
-pub fn notification_id(answer: &Answer<'_>) -> Option<Box<str>> {
+pub fn notification_id(answer: &TargetAnswer<'_>) -> Option<Box<str>> {
     let cut = |id: &str| Box::from(&id[..id.floor_char_boundary(limits::NOTIFICATION_ID_BYTES_MAX)]);
     let usable = |id: &&str| !id.trim().is_empty();
     if let Some(id) = answer.what.header(NOTIFICATION_HEADER).filter(usable) {
@@ -311,12 +311,12 @@ mod tests {
 
     #[test]
     fn an_answer_tells_the_id_of_its_notification_in_a_header_or_a_field() {
-        use crate::policy::answer::{HeaderPairs, Reply, Seen};
+        use crate::policy::answer::{HeaderPairs, ReplyKind, TargetReply};
         let told = |header: Option<&str>, body: &str| {
             let pairs = header.map(|id| ("Notification-Id".to_owned(), id.to_owned()));
             let headers = HeaderPairs(pairs.into_iter().collect());
-            let seen = Seen::Http { status: 503, headers, body: body.to_owned() };
-            let reply = Reply { seen, message: String::new(), retry_after: None };
+            let seen = ReplyKind::Http { status: 503, headers, body: body.to_owned() };
+            let reply = TargetReply { seen, message: String::new(), retry_after: None };
             notification_id(&reply.as_answer())
         };
         #[rustfmt::skip]

@@ -9,6 +9,7 @@
 
 use std::time::Duration;
 
+use crate::book::problem::Position;
 use crate::limits;
 use crate::policy::answer::{
     AnswerKind, BrokerError, CallPart, Exit, MalformedEvent, TargetAnswer, TransportError,
@@ -16,7 +17,6 @@ use crate::policy::answer::{
 use crate::policy::category::{Category, FailureCode, codes};
 use crate::policy::reported::reported_code;
 use crate::policy::rule::{Matcher, Override, OverrideMeaning};
-use crate::position::Position;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {

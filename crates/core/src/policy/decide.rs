@@ -14,6 +14,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::book::problem::Position;
 use crate::ids::{Attempt, DeliveryId, Seed};
 use crate::letters::envelope::Tier;
 use crate::limits;
@@ -23,7 +24,6 @@ use crate::policy::category::{Category, codes};
 use crate::policy::classify::{ConnectionStatus, Failure, Outcome};
 pub use crate::policy::history::History;
 use crate::policy::rule::{FailureMatch, PolicyIndex, Reaction, Rule, Sourced, WhenOpen};
-use crate::position::Position;
 use crate::time::Timestamp;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::event::copies::Copies;
+use crate::book::problem::Position;
+use crate::event::copy_rule::CopyRule;
 use crate::ids::{Attempt, BreakerName, DependencyName, PolicyName};
 use crate::limits;
 use crate::policy::answer::{AnswerKind, TargetAnswer, TransportError};
@@ -15,7 +16,6 @@ use crate::policy::backoff::{Backoff, grown};
 use crate::policy::breaker::BreakerSettings;
 use crate::policy::category::{Category, FailureCode};
 use crate::policy::classify::{Outcome, classify};
-use crate::position::Position;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
@@ -32,7 +32,7 @@ pub struct Rule {
     /// A connection that has failed for this long is a configuration error.
     pub fatal_after: Option<Duration>,
     pub timeouts: Timeouts,
-    pub copies: Copies,
+    pub copies: CopyRule,
 }
 
 impl Rule {

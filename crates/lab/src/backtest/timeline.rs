@@ -211,11 +211,11 @@ impl<'a> NearAnswers<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use redrive_core::policy::answer::{HeaderPairs, Reply, Seen};
+    use redrive_core::policy::answer::{HeaderPairs, ReplyKind, TargetReply};
 
     fn status(status: u16) -> AnswerEvidence {
-        let seen = Seen::Http { status, headers: HeaderPairs::default(), body: String::new() };
-        let reply = Reply { seen, message: format!("{status}"), retry_after: None };
+        let seen = ReplyKind::Http { status, headers: HeaderPairs::default(), body: String::new() };
+        let reply = TargetReply { seen, message: format!("{status}"), retry_after: None };
         AnswerEvidence::Answer { reply, lacking: Vec::new() }
     }
 

@@ -4,14 +4,14 @@ use std::net::IpAddr;
 
 use super::ExampleBook::Book;
 use super::{Findings, Lint, LintScope};
-use redrive_core::book::model::{JwtKeys, Network, Sections, Target};
-use redrive_core::book::problem::Severity;
+use redrive_core::book::model::{JwtKeys, Network, Sections, TargetEntry};
+use redrive_core::book::problem::ProblemSeverity;
 
 pub(super) const LINTS: &[Lint] = &[PRIVATE_NAME, PLAIN_KEYS];
 
 const PLAIN_KEYS: Lint = Lint {
     code: "plain-http-keys",
-    severity: Severity::Warning,
+    severity: ProblemSeverity::Warning,
     summary: "the keys of `access.jwt` are fetched without encryption",
     explanation: "The keys that verify tokens come over plain HTTP from another machine. An attacker in between can replace \
                   them, sign tokens and act as any user, administrators included. Use `https`.",
@@ -36,7 +36,7 @@ fn plain_http_keys<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
 
 const PRIVATE_NAME: Lint = Lint {
     code: "private-name-without-leave",
-    severity: Severity::Warning,
+    severity: ProblemSeverity::Warning,
     summary: "a target in a private network without `network: private`",
     explanation: "A changed DNS entry could send events to this machine, its neighbours or the metadata service of its cloud. \
                   So a name that resolves to a private address is refused, and its deliveries become dead letters, unless \
@@ -49,7 +49,7 @@ const PRIVATE_NAME: Lint = Lint {
     scope: LintScope::HttpTarget(private_name_without_leave),
 };
 
-fn private_name_without_leave<'a>(target: &'a Target, address: &'a str, findings: &mut Findings<'a>) {
+fn private_name_without_leave<'a>(target: &'a TargetEntry, address: &'a str, findings: &mut Findings<'a>) {
     let endpoint = &target.endpoint;
     let host = authority(address).map(host).unwrap_or_default();
     if endpoint.profile.network == Some(Network::Public) && !host.is_empty() && is_inner_name(host) {

@@ -8,15 +8,15 @@ use std::time::Duration;
 use super::ExampleBook::Book;
 use super::{Findings, Lint, LintScope, ON_CALL};
 use redrive_core::alerts::value::bound;
-use redrive_core::book::expression::{Condition, Hours, Limit, Metric, Op, Quantity};
+use redrive_core::book::expression::{AlertMetric, Condition, Hours, Quantity, Threshold, ThresholdOp};
 use redrive_core::book::model::{Alert, AlertSeverity, Receiver, Sections};
-use redrive_core::book::problem::Severity;
+use redrive_core::book::problem::ProblemSeverity;
 use redrive_core::book::resolve::Resolved;
 
 pub(super) const LINTS: &[Lint] = &[
     Lint {
         code: "alert-without-receiver",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "an alert without a receiver",
         explanation: "The alert fires, is counted and shown, but notifies no receiver: it has no `to`. Name its receivers, or \
                       remove the alert. If an Alertmanager routes notifications, name it as the receiver.",
@@ -29,7 +29,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "alert-only-business-hours",
-        severity: Severity::Error,
+        severity: ProblemSeverity::Error,
         summary: "an urgent alert whose receivers all have `hours`",
         explanation: "A high alert needs an answer within an hour and a critical one within fifteen minutes, at any time. All \
                       receivers of this alert have `hours` and hold it back outside of them. Add a receiver without \
@@ -47,7 +47,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "alert-filtered-out",
-        severity: Severity::Error,
+        severity: ProblemSeverity::Error,
         summary: "an alert below the `severity` of all its receivers",
         explanation: "Each receiver of this alert has a minimum `severity`, and the alert is below all of them, so it notifies \
                       no receiver. Add a receiver that accepts it, lower the `severity` of one, or raise that of the \
@@ -65,7 +65,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "alert-window-missing",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "an alert on a share without a time window",
         explanation: "Without `over` it is unclear which calls the share is of. Over a short time a single failure is a large \
                       share and causes false alarms; over a long time the alert is late. State the window: \
@@ -76,7 +76,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "alert-thresholds-inverted",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "a worse value with a lower severity",
         explanation: "Two alerts compare the same figure, and the one with the worse limit has the lower severity. Severity \
                       should rise as things get worse, so either the limits or the severities are swapped. Swap them \
@@ -92,7 +92,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "duplicate-alert",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "two alerts with the same condition",
         explanation: "One problem notifies people twice, and a later change of the limit is easily made in one place only. \
                       Keep one alert and name all its receivers under `to`.",
@@ -110,7 +110,7 @@ pub(super) const LINTS: &[Lint] = &[
 fn alert_without_receiver<'a>(alert: &'a Alert, _: &[&Resolved<'a>], findings: &mut Findings<'a>) {
     // An immediate alert without `to` goes to all receivers.
     let goes_to_all =
-        matches!(alert.when.metric, Metric::Trouble(_)) && !findings.book().receivers.is_empty();
+        matches!(alert.when.metric, AlertMetric::Incident(_)) && !findings.book().receivers.is_empty();
     if alert.receivers().next().is_none() && !goes_to_all {
         let message = format!("`{}` has no receiver", alert.when);
         findings.report(alert.span, message, "add `to:` with the names of receivers");
@@ -118,7 +118,7 @@ fn alert_without_receiver<'a>(alert: &'a Alert, _: &[&Resolved<'a>], findings: &
 }
 
 fn alert_only_business_hours<'a>(alert: &'a Alert, _: &[&Resolved<'a>], findings: &mut Findings<'a>) {
-    let notified = receivers(findings.book(), alert).filter(|receiver| receiver.hears(alert.severity));
+    let notified = receivers(findings.book(), alert).filter(|receiver| receiver.accepts(alert.severity));
     let hours: Option<Vec<_>> = notified.map(|receiver| receiver.hours.as_ref()).collect();
     if alert.severity >= AlertSeverity::High && hours.is_some_and(|hours| leaves_a_gap(&hours)) {
         let names = alert.receivers().collect::<Vec<_>>().join(", ");
@@ -157,7 +157,7 @@ fn leaves_a_gap(hours: &[&Hours]) -> bool {
 }
 
 fn alert_window_missing<'a>(alert: &'a Alert, _: &[&Resolved<'a>], findings: &mut Findings<'a>) {
-    let is_share = matches!(alert.when.limit, Some(Limit { value: Quantity::Share(_), .. }));
+    let is_share = matches!(alert.when.limit, Some(Threshold { value: Quantity::Share(_), .. }));
     if is_share && alert.when.over.is_none() {
         let message = format!("`{}` has no time window", alert.when);
         findings.report(alert.span, message, "add the window, such as `over 5m`");
@@ -178,7 +178,7 @@ fn ladders(alerts: &[Alert]) -> Vec<Vec<(f64, &Alert)>> {
     ladders
 }
 
-type AlertFigure = (Metric, Option<bool>, Option<u8>, Option<Duration>, Option<Duration>);
+type AlertFigure = (AlertMetric, Option<bool>, Option<u8>, Option<Duration>, Option<Duration>);
 
 /// What the condition looks at, and its limit: the higher, the worse.
 fn figure_and_height(when: &Condition) -> (AlertFigure, f64) {
@@ -190,8 +190,8 @@ fn figure_and_height(when: &Condition) -> (AlertFigure, f64) {
     };
     let value = bound(limit.value);
     let (above, height) = match limit.op {
-        Op::Above | Op::AtLeast => (true, value),
-        Op::Below | Op::AtMost => (false, -value),
+        ThresholdOp::Above | ThresholdOp::AtLeast => (true, value),
+        ThresholdOp::Below | ThresholdOp::AtMost => (false, -value),
     };
     ((when.metric, Some(above), by, when.over, when.lasting), height)
 }

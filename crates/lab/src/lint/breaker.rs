@@ -12,11 +12,11 @@ use super::classification::usual_category;
 use super::worst_case::earliest_last_start;
 use super::{Findings, Lint, LintScope};
 use redrive_core::book::model::{At, BreakerEntry, Criticality, DataLoss, Reprocess};
-use redrive_core::book::problem::{Severity, Span};
-use redrive_core::book::resolve::{Level, Resolved};
+use redrive_core::book::problem::{BookSpan, ProblemSeverity};
+use redrive_core::book::resolve::{Resolved, RuleLevel};
 use redrive_core::ids::BreakerName;
 use redrive_core::policy::breaker::Trip;
-use redrive_core::policy::catalog::Kind;
+use redrive_core::policy::catalog::DependencyKind;
 use redrive_core::policy::category::Category;
 use redrive_core::policy::rule::{FailureMatch, StatusRange, WhenOpen};
 use redrive_core::text::show_duration;
@@ -27,7 +27,7 @@ const PROBES_SENSIBLE_MAX: u64 = 10;
 pub(super) const LINTS: &[Lint] = &[
     Lint {
         code: "default-breaker-hidden",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "a breaker in `defaults` that applies to no row",
         explanation: "A breaker in `defaults` applies only where the dependency's kind has none, and most kinds have \
                       one. Here it applies to no row, so its numbers are not in force. Name the breaker at the services \
@@ -41,7 +41,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "retry-lands-on-open-breaker",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "`when_open: dead-letter` with retries that end before the breaker half-opens",
         explanation: "With `when_open: dead-letter` a retry that meets an open breaker becomes a dead letter. All retries \
                       may be over before the open time is, so once the breaker opens no retry can help. Hold deliveries \
@@ -52,7 +52,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "breaker-window-too-short",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "a breaker window shorter than two timeouts",
         explanation: "A timeout is counted when the call ends. In a window shorter than two timeouts, one caller never has \
                       two failures in view, so a hanging dependency may not open the breaker. An error if all permitted \
@@ -64,7 +64,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "half-open-stampede",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "too many concurrent probes",
         explanation: "A half-open breaker sends `probes` calls at once to test the dependency. More than ten, or more than \
                       may be in flight anyway, are full load on a dependency that is just recovering. One or two are \
@@ -75,7 +75,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "breaker-counts-rejections",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "a breaker that counts rejected messages or internal errors",
         explanation: "A dependency that rejects a message (`permanent`, `invalid`, a 4xx other than 408, 425 and 429) is \
                       healthy. If rejections count, a few bad messages open the breaker for every caller. Counting \
@@ -86,7 +86,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "breaker-ignores-everything",
-        severity: Severity::Error,
+        severity: ProblemSeverity::Error,
         summary: "a breaker that ignores every failure that could open it",
         explanation: "Only `transient`, `rate-limited` and `unknown` failures count against a dependency. A breaker that \
                       ignores all three and counts nothing else never opens. A warning if only `rate-limited` is left, \
@@ -98,7 +98,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "quorum-of-one",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "one failure in one process opens the breaker for all processes",
         explanation: "Processes that share a store share the breaker. If one failure opens it, one process with a bad \
                       network or a stale certificate cuts off all the others. Require 3 to 5 failures. Skipped without \
@@ -109,7 +109,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "no-breaker",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "retries of a remote dependency without a breaker",
         explanation: "Without a breaker, every delivery keeps retrying a dependency that is already failing, which delays \
                       its recovery. Use a breaker for each dependency that is retried. Most kinds have one; `sqs` has \
@@ -120,7 +120,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "open-longer-than-hold",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "`hold_max` shorter than the breaker's open time",
         explanation: "While a breaker is open, deliveries are held for at most `hold_max`. If it stays open longer, every \
                       held delivery is a dead letter before the first probe. Hold for several times the open time, \
@@ -131,7 +131,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "open-too-short",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "a breaker open time below 1s",
         explanation: "An open breaker gives a failing dependency time to recover. One that probes within a second gives it \
                       none: the breaker flaps, and so do its alerts. Most dependencies need 10s to 1m; the breakers of \
@@ -142,7 +142,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "reset-forgets-failures",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "`reset` clears the failure count before the next failure can arrive",
         explanation: "`reset` clears the count after that time without a failure. If a call takes as long to time out, or \
                       the first retry comes later, and there is little other traffic, the count never reaches the trip \
@@ -154,7 +154,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "dead-letter-when-open",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "critical events become dead letters while the breaker is open",
         explanation: "`when_open: dead-letter` gives up healthy deliveries. If the events are critical or must not be lost, \
                       each has to be replayed by hand after every short outage. Hold them (the default), or bring the \
@@ -165,7 +165,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "synchronous-probes",
-        severity: Severity::Info,
+        severity: ProblemSeverity::Info,
         summary: "more than 10 probes at once over all processes",
         explanation: "Processes without a shared store, or that have lost it, open at about the same time and probe at the \
                       same time: `probes` × processes calls at once. One probe for each process is enough; use \
@@ -177,7 +177,7 @@ pub(super) const LINTS: &[Lint] = &[
 ];
 
 /// Where to point for a breaker: at where it is chosen, else at what names the dependency.
-fn guard(resolved: &Resolved<'_>) -> Span {
+fn guard(resolved: &Resolved<'_>) -> BookSpan {
     resolved.breaker_origin.span.or(resolved.dependency.origin.span).unwrap_or_else(|| owner(resolved))
 }
 
@@ -220,10 +220,10 @@ fn breaker_window_too_short(resolved: &Resolved<'_>, findings: &mut Findings<'_>
         let message = format!(
             "within {within} at most {most} calls can time out after {timeout}, and the breaker needs {needed}"
         );
-        (Severity::Error, message)
+        (ProblemSeverity::Error, message)
     } else {
         let message = format!("the breaker's window is {within}, and a call may take {timeout} to fail");
-        (Severity::Warning, message)
+        (ProblemSeverity::Warning, message)
     };
     let help = format!("use a window of at least {twice}, better several times that, or shorten the timeout");
     findings.report_as(severity, guard(resolved), message, help);
@@ -234,7 +234,7 @@ fn half_open_stampede(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
     let probes = breaker.settings.probes().get();
     let in_flight = resolved.in_flight.value;
     // The two probes of a kind are few, whatever the limit in flight.
-    let stated = resolved.breaker_origin.level != Level::Kind;
+    let stated = resolved.breaker_origin.level != RuleLevel::Kind;
     let message = if u64::from(probes) > PROBES_SENSIBLE_MAX {
         format!("{probes} probes at once overload a dependency that is just recovering")
     } else if stated && probes > in_flight {
@@ -251,7 +251,7 @@ fn breaker_counts_rejections(name: &BreakerName, at: &At<BreakerEntry>, findings
     let counts = &at.value.counts;
     if counts.contains(&FailureMatch::Category(Category::Internal)) {
         let message = format!("`{name}` counts `internal`, Redrive's own failures");
-        findings.report_as(Severity::Error, at.span, message, "remove `internal` from `counts`");
+        findings.report_as(ProblemSeverity::Error, at.span, message, "remove `internal` from `counts`");
     } else if let Some(kind) = counts.iter().find(|kind| is_rejection(**kind)) {
         let message = format!("`{name}` counts `{kind}`: a few bad messages open it for every caller");
         let help = "remove it from `counts`, or classify such answers as `transient`";
@@ -289,11 +289,17 @@ fn breaker_ignores_everything(name: &BreakerName, at: &At<BreakerEntry>, finding
         if OUTAGE.into_iter().any(counts_status) {
             return;
         }
-        (Severity::Warning, format!("`{name}` ignores 500, 502, 503 and 504: an outage does not open it"))
+        (
+            ProblemSeverity::Warning,
+            format!("`{name}` ignores 500, 502, 503 and 504: an outage does not open it"),
+        )
     } else if ignored(Category::RateLimited) {
-        (Severity::Error, format!("`{name}` ignores every failure that could open it"))
+        (ProblemSeverity::Error, format!("`{name}` ignores every failure that could open it"))
     } else {
-        (Severity::Warning, format!("`{name}` opens on `rate-limited` only: an outage does not open it"))
+        (
+            ProblemSeverity::Warning,
+            format!("`{name}` opens on `rate-limited` only: an outage does not open it"),
+        )
     };
     let help = "ignore single statuses, or write `breaker: none` where no breaker is needed";
     findings.report_as(severity, at.span, message, help);
@@ -335,14 +341,16 @@ fn quorum_of_one(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
 
 fn default_breaker_hidden<'a>(rows: &[Resolved<'a>], findings: &mut Findings<'a>) {
     let Some(breaker) = &findings.book().defaults.breaker else { return };
-    if !rows.is_empty() && rows.iter().all(|row| row.breaker_origin.level != Level::Defaults) {
+    if !rows.is_empty() && rows.iter().all(|row| row.breaker_origin.level != RuleLevel::Defaults) {
         let message = "this breaker applies to no row: each kind in the book has its own";
         findings.report(breaker.span, message, "name it at the services or dependencies that should use it");
     }
 }
 
 fn no_breaker(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
-    if resolved.rule.breaker.is_some() || matches!(resolved.kind, Kind::Process | Kind::Log) {
+    if resolved.rule.breaker.is_some()
+        || matches!(resolved.kind, DependencyKind::Process | DependencyKind::Log)
+    {
         return;
     }
     let Some(policy) = resolved.retry_policy().filter(|policy| policy.backoff.retries() > 0) else { return };
@@ -447,8 +455,8 @@ fn synchronous_probes(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
 mod tests {
     use crate::lint::{CheckReport, check, sharing, throttle};
     use redrive_core::book::connectors::built_in;
-    use redrive_core::book::problem::Severity;
-    use redrive_core::policy::catalog::{self, Kind};
+    use redrive_core::book::problem::ProblemSeverity;
+    use redrive_core::policy::catalog::{self, DependencyKind};
 
     fn found(checked: &CheckReport) -> Vec<String> {
         let ours = |code: &str| super::LINTS.iter().any(|lint| lint.code == code);
@@ -543,7 +551,7 @@ mod tests {
 
     #[test]
     fn the_catalog_by_itself_gives_no_reason_to_warn() {
-        for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Sqs) {
+        for kind in DependencyKind::ALL.into_iter().filter(|kind| *kind != DependencyKind::Sqs) {
             for policy in catalog::policies() {
                 let book = format!(
                     "version: 1\ndependencies:\n  d: {{ kind: {kind} }}\n\
@@ -555,7 +563,7 @@ mod tests {
                 let codes: Vec<_> = checked
                     .problems
                     .iter()
-                    .filter(|p| p.severity != Severity::Info)
+                    .filter(|p| p.severity != ProblemSeverity::Info)
                     .map(|p| p.code)
                     .collect();
                 let families = [super::LINTS, sharing::LINTS, throttle::LINTS];

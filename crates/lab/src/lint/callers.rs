@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use redrive_core::book::model::{At, DependencyEntry, Sections};
-use redrive_core::book::problem::Span;
+use redrive_core::book::problem::BookSpan;
 use redrive_core::book::resolve::Resolved;
 use redrive_core::text::Rate;
 
@@ -17,12 +17,12 @@ pub(super) struct DependencyCallers<'r, 'a> {
 
 impl DependencyCallers<'_, '_> {
     /// Where to point for its breaker and limits: at its declaration, else at the service or channel that has it.
-    pub(super) fn guard(&self) -> Span {
+    pub(super) fn guard(&self) -> BookSpan {
         self.entry.map_or_else(|| owner(self.rows[0]), |entry| entry.span)
     }
 }
 
-pub(super) fn owner(row: &Resolved<'_>) -> Span {
+pub(super) fn owner(row: &Resolved<'_>) -> BookSpan {
     let own_channel = row.channel.filter(|channel| channel.target.is_some());
     own_channel.map_or(row.service.span, |channel| channel.span)
 }
@@ -43,7 +43,7 @@ impl Traffic {
 }
 
 /// A stated rate, for a service: a rate of the defaults applies to each service by itself.
-type RateKey<'a> = (Span, &'a str);
+type RateKey<'a> = (BookSpan, &'a str);
 
 fn rate_of<'a>(row: &Resolved<'a>) -> Option<(RateKey<'a>, Rate)> {
     let at = row.facts.rate.as_ref()?;

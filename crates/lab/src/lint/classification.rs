@@ -9,18 +9,18 @@ use super::ExampleBook::{Book, Service, With};
 use super::worst_case::longest_delay;
 use super::{Findings, Lint, LintScope};
 use redrive_core::book::model::{At, Layer, ReactionName, Sections};
-use redrive_core::book::problem::{Severity, Span};
-use redrive_core::book::resolve::{Level, Resolved};
-use redrive_core::policy::answer::{Answer, What};
+use redrive_core::book::problem::{BookSpan, ProblemSeverity};
+use redrive_core::book::resolve::{Resolved, RuleLevel};
+use redrive_core::policy::answer::{AnswerKind, TargetAnswer};
 use redrive_core::policy::category::Category;
 use redrive_core::policy::classify::{Outcome, classify};
-use redrive_core::policy::rule::{FailureMatch, Matcher, Meaning, Override, StatusRange};
+use redrive_core::policy::rule::{FailureMatch, Matcher, Override, OverrideMeaning, StatusRange};
 use redrive_core::text::show_duration;
 
 pub(super) const LINTS: &[Lint] = &[
     Lint {
         code: "retry-of-permanent",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "retries of permanent failures",
         explanation: "A status such as 400 or 422 is about the request, and the same request fails again. Retries cost \
                       calls, delay the dead letter and block the session behind it. Let `permanent` and `invalid` \
@@ -32,7 +32,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "fatal-retried",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "retries of configuration or credential failures",
         explanation: "Wrong credentials and missing configuration need a person to fix them. Until then every delivery \
                       uses up its retries and becomes a dead letter, and repeated failed logins may lock the account. \
@@ -44,7 +44,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "rate-limit-ignored",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "a rate limit that is not waited for",
         explanation: "A rate-limited target asks callers to wait, and often counts refused calls too. Redrive obeys \
                       `Retry-After`, but many answers have none: delays below 1s then use up all retries within one \
@@ -59,7 +59,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "hold-shorter-than-rate-limit",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "`hold_max` or a deadline shorter than the target's rate limit window",
         explanation: "After a rate limit is used up, a delivery must wait until its window ends. `hold_max` or the \
                       deadline ends sooner here, so a healthy delivery may become a dead letter while it waits. Allow \
@@ -71,7 +71,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "classify-unreachable",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "a `classify` row that an earlier row always precedes",
         explanation: "The first matching row decides, and an earlier row matches everything that this one would: it is \
                       never used. Usually the general row was written first. Move the specific row above it, or \
@@ -90,7 +90,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "classify-without-because",
-        severity: Severity::Info,
+        severity: ProblemSeverity::Info,
         summary: "a `classify` row without a reason",
         explanation: "The row changes the category of a failure, and so whether it is retried, alerted or given up. \
                       Without a reason it is unclear later whether the row still applies. Add `because`: it is shown \
@@ -104,7 +104,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "swallows-failures",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "broad failures that count as delivered",
         explanation: "Failures that this row counts as delivered leave no trace: no retry, no dead letter, no alert. That \
                       is right for one status that means \"already received\", such as 409, but not for server errors, \
@@ -130,8 +130,8 @@ const RATE_LIMIT_WAIT_MIN: Duration = Duration::from_secs(1);
 
 /// The category of a status without `classify` rows; none for a success.
 pub(super) fn usual_category(status: u16) -> Option<Category> {
-    let what = What::Http { status, headers: &(), body: "" };
-    match classify(&Answer { what, message: "", retry_after: None }, &[], Category::Transient) {
+    let what = AnswerKind::Http { status, headers: &(), body: "" };
+    match classify(&TargetAnswer { what, message: "", retry_after: None }, &[], Category::Transient) {
         Outcome::Delivered { .. } => None,
         Outcome::Failed(failure) => Some(failure.category),
     }
@@ -171,11 +171,11 @@ fn statuses(row: &Override) -> impl Iterator<Item = u16> {
 /// Whether the row looks at nothing but the status and makes the answer retryable.
 fn retries_by_status_alone(row: &Override) -> bool {
     let retried = match row.meaning {
-        Meaning::Failure(Category::Transient | Category::Unknown | Category::Internal) => true,
-        Meaning::Failure(
+        OverrideMeaning::Failure(Category::Transient | Category::Unknown | Category::Internal) => true,
+        OverrideMeaning::Failure(
             Category::RateLimited | Category::Permanent | Category::Invalid | Category::Fatal,
         )
-        | Meaning::Delivered => false,
+        | OverrideMeaning::Delivered => false,
     };
     retried && is_by_status_alone(row)
 }
@@ -190,7 +190,7 @@ fn retried<'l>(
     layer: &'l Layer,
     categories: &[Category],
     wanted: fn(u16) -> bool,
-) -> Vec<(String, &'l str, Span)> {
+) -> Vec<(String, &'l str, BookSpan)> {
     let found = layer.reactions.iter().enumerate().filter_map(|(n, (kind, reaction))| {
         let what = match kind {
             FailureMatch::Category(category) => {
@@ -254,7 +254,7 @@ fn rate_limit_ignored<'a>(layer: &'a Layer, findings: &mut Findings<'a>) {
     }
     for row in &layer.classify {
         let has_429 = statuses(&row.value).any(|status| status == TOO_MANY_REQUESTS);
-        let kept = row.value.meaning == Meaning::Failure(Category::RateLimited);
+        let kept = row.value.meaning == OverrideMeaning::Failure(Category::RateLimited);
         if has_429 && !kept && is_by_status_alone(&row.value) && row.value.because.is_none() {
             let message = "429 is a rate limit, and is reclassified without a reason";
             findings.report(row.span, message, "remove 429 from this row, or add the reason with `because`");
@@ -282,7 +282,7 @@ fn too_short_wait(book: &Sections, reaction: &ReactionName) -> Option<String> {
 fn hold_shorter_than_rate_limit(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
     let Some(window) = &rule.facts.rate_limit_window else {
         // The built-in day is longer than most limits.
-        if rule.hold_max.origin.level != Level::BuiltIn || rule.deadline.is_some() {
+        if rule.hold_max.origin.level != RuleLevel::BuiltIn || rule.deadline.is_some() {
             findings.skip(rule.service.span, "facts.rate_limit_window");
         }
         return;
@@ -343,7 +343,7 @@ fn classify_without_because<'a>(layer: &'a Layer, findings: &mut Findings<'a>) {
 }
 
 fn swallows_failures<'a>(layer: &'a Layer, findings: &mut Findings<'a>) {
-    for row in layer.classify.iter().filter(|row| row.value.meaning == Meaning::Delivered) {
+    for row in layer.classify.iter().filter(|row| row.value.meaning == OverrideMeaning::Delivered) {
         if let Some(what) = swallowed(&row.value) {
             let message = format!("{what} counts as delivered and leaves no trace");
             findings.report(row.span, message, "name the one status that means \"already received\"");

@@ -4,10 +4,10 @@ use super::ExampleBook::Book;
 use super::classification::{first_status, usual_category};
 use super::worst_case::chosen_policies;
 use super::{Findings, Lint, LintScope};
+use redrive_core::book::keywords::Keyword;
 use redrive_core::book::model::{Criticality, DataLoss, ReactionName};
-use redrive_core::book::problem::{Severity, Span};
-use redrive_core::book::resolve::{Level, Origin, Resolved};
-use redrive_core::book::words::Word;
+use redrive_core::book::problem::{BookSpan, ProblemSeverity};
+use redrive_core::book::resolve::{Resolved, RuleLevel, ValueOrigin};
 use redrive_core::policy::category::Category;
 use redrive_core::policy::rule::FailureMatch;
 use redrive_core::text::{counted, show_duration};
@@ -16,7 +16,7 @@ use std::time::Duration;
 pub(super) const LINTS: &[Lint] = &[
     Lint {
         code: "one-policy-for-all",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "one retry policy for events of high and low criticality",
         explanation: "The service declares different criticalities and retries all events alike. Important events are \
                       given up too soon, or unimportant ones load a struggling target for too long. Choose a policy \
@@ -32,7 +32,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "critical-under-retried",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "a critical delivery with fewer than 3 retries",
         explanation: "The row is critical or must not lose events, but a short disturbance of the target makes dead \
                       letters of them, which need a person. Use a policy that outlasts a restart or a failover, such \
@@ -45,7 +45,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "low-over-retried",
-        severity: Severity::Info,
+        severity: ProblemSeverity::Info,
         summary: "a delivery of low criticality with more than 10 retries or a window over 30 minutes",
         explanation: "In an outage such deliveries fill the backlog and use permits that others need, and they arrive \
                       too late to be of use. A shorter policy, such as `standard` or `aggressive`, is enough for \
@@ -148,7 +148,7 @@ fn low_over_retried(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
 }
 
 /// The place of the value that is stated nearer to the row: the other one applies to more rows.
-fn more_specific(rule: &Resolved<'_>, policy: Origin, stated: Origin) -> Span {
-    let is_policy = policy.level <= stated.level && policy.level != Level::BuiltIn;
+fn more_specific(rule: &Resolved<'_>, policy: ValueOrigin, stated: ValueOrigin) -> BookSpan {
+    let is_policy = policy.level <= stated.level && policy.level != RuleLevel::BuiltIn;
     rule.place(if is_policy { policy } else { stated })
 }

@@ -7,14 +7,14 @@ use super::sources::broker_fact;
 use super::worst_case::{chosen_policies, earliest_last_start, latest_start, worst_case};
 use super::{Findings, Lint, LintScope};
 use redrive_core::book::model::DataLoss;
-use redrive_core::book::problem::{Severity, Span};
+use redrive_core::book::problem::{BookSpan, ProblemSeverity};
 use redrive_core::book::resolve::Resolved;
 use redrive_core::text::show_duration;
 
 pub(super) const LINTS: &[Lint] = &[
     Lint {
         code: "retry-outlives-deadline",
-        severity: Severity::Error,
+        severity: ProblemSeverity::Error,
         summary: "retries that take longer than the deadline or the SLA allows",
         explanation: "Delays and attempts together last longer than the deadline or the declared SLA: retries after the \
                       deadline are never made, those after the SLA come too late. An error if the last retries can \
@@ -27,7 +27,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "attempt-timeout-exceeds-deadline",
-        severity: Severity::Error,
+        severity: ProblemSeverity::Error,
         summary: "a timeout as long as the whole deadline or SLA",
         explanation: "One attempt may take as long as the deadline or the SLA allows for all of them. A target that \
                       hangs uses up the whole time with the first attempt, and no retry follows. Make the timeout a \
@@ -38,7 +38,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "timeout-grows-past-deadline",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "a growing timeout that reaches the deadline or the SLA",
         explanation: "The timeout grows with the attempts, and its longest value is no shorter than the deadline or the \
                       SLA. Late attempts, which it should help, never start or end too late. Set its `max` to the \
@@ -49,7 +49,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "no-deadline",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "an SLA or a caller's timeout without a deadline",
         explanation: "A result is needed within a stated time, but nothing ends the delivery then: it is retried and, \
                       while a breaker is open, held for up to a day. State a `deadline`, so that a late delivery \
@@ -78,9 +78,9 @@ fn retry_outlives_deadline(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
             // Unlimited retries mean: until the deadline. A long first timeout has its own lint.
             if !backoff.is_unlimited() && timeout.first < deadline.value && worst > deadline.value {
                 let (severity, when, start) = if best > deadline.value {
-                    (Severity::Error, "even if every attempt fails at once", best)
+                    (ProblemSeverity::Error, "even if every attempt fails at once", best)
                 } else {
-                    (Severity::Warning, "if every attempt times out", worst)
+                    (ProblemSeverity::Warning, "if every attempt times out", worst)
                 };
                 let [start, limit] = [start, deadline.value].map(show_duration);
                 let message = format!(
@@ -100,8 +100,11 @@ fn retry_outlives_deadline(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
             if !is_endless && timeout.first < sla.value && ends > sla.value {
                 let [ends, limit] = [ends, sla.value].map(show_duration);
                 let message = format!("a delivery may take {ends} with all retries; the SLA is {limit}");
-                let severity =
-                    if is_late_better_than_never(rule) { Severity::Warning } else { Severity::Error };
+                let severity = if is_late_better_than_never(rule) {
+                    ProblemSeverity::Warning
+                } else {
+                    ProblemSeverity::Error
+                };
                 findings.report_as(severity, used.origin.span.unwrap_or(sla.span), message, help);
             }
         }
@@ -109,7 +112,7 @@ fn retry_outlives_deadline(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
 }
 
 /// The deadline or the SLA, whichever is shorter, with its name and place.
-fn limit_of_all_attempts(rule: &Resolved<'_>) -> Option<(&'static str, Duration, Span)> {
+fn limit_of_all_attempts(rule: &Resolved<'_>) -> Option<(&'static str, Duration, BookSpan)> {
     let deadline =
         rule.deadline.as_ref().map(|known| ("the deadline", known.value, rule.place(known.origin)));
     let sla = rule.facts.sla.as_ref().map(|at| ("the SLA", at.value, at.span));

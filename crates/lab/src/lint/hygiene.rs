@@ -9,9 +9,9 @@ use super::addresses::{authority, host, is_inner_name};
 use super::sources::may_feed;
 use super::{Findings, Lint, LintScope};
 use redrive_core::book::connectors::Endpoint;
-use redrive_core::book::model::{Alert, At, JwtKeys, ReactionName, Sections, Source, Target};
-use redrive_core::book::problem::{Severity, Span, nearest};
-use redrive_core::book::schema::Named;
+use redrive_core::book::model::{Alert, At, JwtKeys, ReactionName, Sections, SourceEntry, TargetEntry};
+use redrive_core::book::problem::{BookSpan, ProblemSeverity, nearest};
+use redrive_core::book::schema::NameKind;
 use redrive_core::book::source_template::SourceTemplate;
 use redrive_core::ids::Name;
 use redrive_core::limits;
@@ -23,7 +23,7 @@ use redrive_core::text::show_duration;
 pub(super) const LINTS: &[Lint] = &[
     Lint {
         code: "unrouted-source",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "a source whose events no service receives",
         explanation: "The source creates events of a type that matches no row of a service, so they are recorded as unrouted. \
                       Usually one side has a typo. With placeholders in the type, only the part before the first is \
@@ -37,7 +37,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "sender-chooses-type",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "a webhook type that begins with a placeholder",
         explanation: "The sender controls the whole event type, so the secret of this one webhook is enough to forge events of \
                       any other source. Begin the type with a fixed word, such as the source's name.",
@@ -51,7 +51,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "unused-definition",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "an unused policy, breaker, timeout, throttle, dependency, secret or receiver",
         explanation: "The definition is never referenced. Often a service should use it and names something else, so it runs \
                       under other settings than intended. Reference it, or remove it. In a book without services, \
@@ -62,7 +62,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "shadowed-catalog",
-        severity: Severity::Info,
+        severity: ProblemSeverity::Info,
         summary: "a definition with a name of the catalog and other values",
         explanation: "The book defines a policy, breaker or timeout under a name of the catalog, with other values and without \
                       extending it. Readers expect the catalog's numbers. Choose another name, or write `from:` with the \
@@ -73,7 +73,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "secret-kept-shorter-than-cached",
-        severity: Severity::Error,
+        severity: ProblemSeverity::Error,
         summary: "a secret with `kept` shorter than `cached`",
         explanation: "A fetched secret is fresh for `cached`, and serves until `kept` if its provider is unavailable. With a \
                       shorter `kept` it is dropped before the next fetch, and a provider outage stops every call at once. \
@@ -87,7 +87,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "secret-in-book",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "a password in an address",
         explanation: "A rule book is stored in version control, shown on pages and exported, and target addresses appear in \
                       logs. A password in an address is readable in all these places. Remove it, let the program read it \
@@ -105,7 +105,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "plain-http",
-        severity: Severity::Info,
+        severity: ProblemSeverity::Info,
         summary: "an unencrypted target at a public address",
         explanation: "Plain HTTP to a public address lets others on the network read and change the events; a signature only \
                       reveals changes. Use `https`. Addresses of this machine, of private networks and names without a \
@@ -146,7 +146,7 @@ pub(super) fn suggest_row(book: &Sections, event_type: &str) -> String {
 }
 
 /// The same where only the beginning of the types is known.
-fn unrouted_beginning(book: &Sections, name: &str, source: &At<Source>, findings: &mut Findings<'_>) {
+fn unrouted_beginning(book: &Sections, name: &str, source: &At<SourceEntry>, findings: &mut Findings<'_>) {
     let template = source.value.event_type.as_deref();
     let Some((beginning, _)) = template.and_then(|text| text.split_once('{')) else { return };
     if book.rows().any(|(_, _, row)| may_feed(&source.value, &row.pattern.value)) {
@@ -170,25 +170,25 @@ fn sender_chooses_type(book: &Sections, findings: &mut Findings<'_>) {
 
 fn unused_definition<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
     let used = NamesUsed::of(book);
-    let mut look = |kind: Named, name: &str, span: Span| {
+    let mut look = |kind: NameKind, name: &str, span: BookSpan| {
         if !used.has(kind, name) {
             let message = format!("the {} `{name}` is not used", kind.as_str());
             findings.report(span, message, "use it or remove it");
         }
     };
-    book.policies.iter().for_each(|(name, at)| look(Named::Policy, name.as_str(), at.span));
-    book.breakers.iter().for_each(|(name, at)| look(Named::Breaker, name.as_str(), at.span));
-    book.timeouts.iter().for_each(|(name, at)| look(Named::Timeout, name, at.span));
-    book.throttles.iter().for_each(|(name, at)| look(Named::Throttle, name, at.span));
-    book.secrets.iter().for_each(|(name, at)| look(Named::Secret, name, at.span));
-    book.receivers.iter().for_each(|(name, at)| look(Named::Receiver, name, at.span));
+    book.policies.iter().for_each(|(name, at)| look(NameKind::Policy, name.as_str(), at.span));
+    book.breakers.iter().for_each(|(name, at)| look(NameKind::Breaker, name.as_str(), at.span));
+    book.timeouts.iter().for_each(|(name, at)| look(NameKind::Timeout, name, at.span));
+    book.throttles.iter().for_each(|(name, at)| look(NameKind::Throttle, name, at.span));
+    book.secrets.iter().for_each(|(name, at)| look(NameKind::Secret, name, at.span));
+    book.receivers.iter().for_each(|(name, at)| look(NameKind::Receiver, name, at.span));
     if book.services.is_empty() {
         // A program names its dependencies in its code.
         return;
     }
     for (name, entry) in &book.dependencies {
         // An exported Dapr file uses it.
-        if entry.dapr.is_none() && !used.has(Named::Dependency, name.as_str()) {
+        if entry.dapr.is_none() && !used.has(NameKind::Dependency, name.as_str()) {
             findings.within([&book.defaults, &entry.layer], |findings| {
                 let message = format!("the dependency `{name}` is not used");
                 findings.report(entry.span, message, "use it or remove it");
@@ -198,35 +198,35 @@ fn unused_definition<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
 }
 
 #[derive(Default)]
-struct NamesUsed<'a>(BTreeSet<(Named, Cow<'a, str>)>);
+struct NamesUsed<'a>(BTreeSet<(NameKind, Cow<'a, str>)>);
 
 impl<'a> NamesUsed<'a> {
-    fn add<N: Into<Cow<'a, str>>>(&mut self, kind: Named, names: impl IntoIterator<Item = N>) {
+    fn add<N: Into<Cow<'a, str>>>(&mut self, kind: NameKind, names: impl IntoIterator<Item = N>) {
         self.0.extend(names.into_iter().map(|name| (kind, name.into())));
     }
 
-    fn has(&self, kind: Named, name: &str) -> bool {
+    fn has(&self, kind: NameKind, name: &str) -> bool {
         self.0.contains(&(kind, Cow::Borrowed(name)))
     }
 
     fn of(book: &'a Sections) -> Self {
         let mut used = Self::default();
         // The built-in rule uses these policies of the catalog.
-        used.add(Named::Policy, ["standard", catalog::RATE_LIMITED_POLICY]);
+        used.add(NameKind::Policy, ["standard", catalog::RATE_LIMITED_POLICY]);
         for (name, at) in &book.policies {
-            used.add(Named::Policy, at.value.from.iter().filter(|from| *from != name).map(Name::as_str));
+            used.add(NameKind::Policy, at.value.from.iter().filter(|from| *from != name).map(Name::as_str));
         }
         for (name, at) in &book.breakers {
-            used.add(Named::Breaker, at.value.from.iter().filter(|from| *from != name).map(Name::as_str));
+            used.add(NameKind::Breaker, at.value.from.iter().filter(|from| *from != name).map(Name::as_str));
         }
         used.by_layers(book);
         used.by_edges(book);
         for entry in book.dependencies.values() {
-            used.add(Named::Throttle, entry.throttle.iter().map(|at| at.value.as_str()));
+            used.add(NameKind::Throttle, entry.throttle.iter().map(|at| at.value.as_str()));
         }
         for kind in book.secrets.values().filter_map(|at| at.value.endpoint.connector.dependency) {
             let vaults = book.dependencies.values().filter(|entry| entry.kind == kind);
-            used.add(Named::Dependency, vaults.map(|entry| entry.name.as_str()));
+            used.add(NameKind::Dependency, vaults.map(|entry| entry.name.as_str()));
         }
         used
     }
@@ -237,51 +237,51 @@ impl<'a> NamesUsed<'a> {
                 ReactionName::Policy(name) => Some(name.as_str()),
                 ReactionName::DeadLetter | ReactionName::Pause => None,
             });
-            self.add(Named::Policy, policies);
+            self.add(NameKind::Policy, policies);
             let breaker = layer.breaker.as_ref().and_then(|at| at.value.as_ref());
-            self.add(Named::Breaker, breaker.map(Name::as_str));
-            self.add(Named::Timeout, layer.timeout.as_ref().and_then(|at| at.value.name.as_deref()));
-            self.add(Named::Dependency, layer.facts.uses.iter().map(|at| at.value.as_str()));
-            self.add(Named::Receiver, layer.alerts.iter().flat_map(Alert::receivers));
+            self.add(NameKind::Breaker, breaker.map(Name::as_str));
+            self.add(NameKind::Timeout, layer.timeout.as_ref().and_then(|at| at.value.name.as_deref()));
+            self.add(NameKind::Dependency, layer.facts.uses.iter().map(|at| at.value.as_str()));
+            self.add(NameKind::Receiver, layer.alerts.iter().flat_map(Alert::receivers));
             if layer.dead_letter.alert.is_some() {
-                self.add(Named::Receiver, book.receivers.keys().map(String::as_str));
+                self.add(NameKind::Receiver, book.receivers.keys().map(String::as_str));
             }
         }
-        self.add(Named::Receiver, book.alerts.iter().flat_map(Alert::receivers));
+        self.add(NameKind::Receiver, book.alerts.iter().flat_map(Alert::receivers));
         let retries = book.receivers.values().filter_map(|at| at.value.retry.as_ref());
-        self.add(Named::Policy, retries.map(|at| at.value.as_str()));
+        self.add(NameKind::Policy, retries.map(|at| at.value.as_str()));
     }
 
     fn by_edges(&mut self, book: &'a Sections) {
         for service in &book.services {
             // A target without `depends_on` has a dependency of its own, named after its service and channel.
-            self.add(Named::Dependency, [service.name.as_str()]);
+            self.add(NameKind::Dependency, [service.name.as_str()]);
             let channels = service.channels.iter();
             self.add(
-                Named::Dependency,
+                NameKind::Dependency,
                 channels.clone().map(|channel| format!("{}.{}", service.name, channel.name)),
             );
             let named =
                 service.depends_on.iter().chain(channels.filter_map(|channel| channel.depends_on.as_ref()));
-            self.add(Named::Dependency, named.map(|at| at.value.as_str()));
+            self.add(NameKind::Dependency, named.map(|at| at.value.as_str()));
         }
         let of_rows = book.rows().filter_map(|(_, _, row)| row.depends_on.as_ref());
-        self.add(Named::Dependency, of_rows.map(|at| at.value.as_str()));
+        self.add(NameKind::Dependency, of_rows.map(|at| at.value.as_str()));
         let secrets = endpoints(book).flat_map(|(endpoint, _)| &endpoint.profile.secrets);
-        self.add(Named::Secret, secrets.map(String::as_str));
+        self.add(NameKind::Secret, secrets.map(String::as_str));
         for source in book.sources.values().map(|at| &at.value) {
             let named = source.depends_on.iter().chain(&source.facts.uses);
-            self.add(Named::Dependency, named.map(|at| at.value.as_str()));
+            self.add(NameKind::Dependency, named.map(|at| at.value.as_str()));
         }
         if let Some(JwtKeys::Secret(secret)) = book.access.jwt.as_ref().map(|jwt| &jwt.keys) {
-            self.add(Named::Secret, [secret.as_str()]);
+            self.add(NameKind::Secret, [secret.as_str()]);
         }
         let breaker = book.archive.as_ref().and_then(|archive| archive.breaker.as_ref());
-        self.add(Named::Breaker, breaker.map(|at| at.value.as_str()));
+        self.add(NameKind::Breaker, breaker.map(|at| at.value.as_str()));
     }
 }
 
-fn endpoints(book: &Sections) -> impl Iterator<Item = (&Endpoint, Span)> {
+fn endpoints(book: &Sections) -> impl Iterator<Item = (&Endpoint, BookSpan)> {
     let targets = book.targets().map(|target| (&target.endpoint, target.span));
     let sources = book.sources.values().map(|at| (&at.value.endpoint, at.span));
     let receivers = book.receivers.values().map(|at| (&at.value.endpoint, at.span));
@@ -290,33 +290,35 @@ fn endpoints(book: &Sections) -> impl Iterator<Item = (&Endpoint, Span)> {
 }
 
 fn shadowed_catalog<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
-    let mut report = |kind: Named, name: &str, span: Span| {
+    let mut report = |kind: NameKind, name: &str, span: BookSpan| {
         let message = format!("the {} `{name}` differs from the one in the catalog", kind.as_str());
         let help = match kind {
-            Named::Policy | Named::Breaker => format!("choose another name, or write `from: {name}`"),
-            Named::Timeout | Named::Throttle | Named::Dependency | Named::Secret | Named::Receiver => {
-                "choose another name".to_owned()
-            }
+            NameKind::Policy | NameKind::Breaker => format!("choose another name, or write `from: {name}`"),
+            NameKind::Timeout
+            | NameKind::Throttle
+            | NameKind::Dependency
+            | NameKind::Secret
+            | NameKind::Receiver => "choose another name".to_owned(),
         };
         findings.report(span, message, help);
     };
     for (name, at) in &book.policies {
         let known = catalog::policy(name.as_str()).filter(|_| at.value.from.as_ref() != Some(name));
         if known.is_some_and(|known| known.backoff != at.value.backoff) {
-            report(Named::Policy, name.as_str(), at.span);
+            report(NameKind::Policy, name.as_str(), at.span);
         }
     }
     for (name, at) in &book.breakers {
         let known = catalog::breaker(name.as_str()).filter(|_| at.value.from.as_ref() != Some(name));
         let settings = known.and_then(|known| BreakerSettings::try_from(RawBreaker::from(known)).ok());
         if settings.is_some_and(|settings| settings != at.value.settings) {
-            report(Named::Breaker, name.as_str(), at.span);
+            report(NameKind::Breaker, name.as_str(), at.span);
         }
     }
     for (name, at) in &book.timeouts {
         let known = catalog::named_timeout(name).map(|known| GrowingTimeout::fixed(known.limit));
         if known.is_some_and(|known| at.value.whole != Some(known)) {
-            report(Named::Timeout, name, at.span);
+            report(NameKind::Timeout, name, at.span);
         }
     }
 }
@@ -348,7 +350,7 @@ fn has_password(address: &str) -> bool {
     user.and_then(|user| user.split_once(':')).is_some_and(|(_, password)| !password.is_empty())
 }
 
-fn plain_http<'a>(target: &'a Target, address: &'a str, findings: &mut Findings<'a>) {
+fn plain_http<'a>(target: &'a TargetEntry, address: &'a str, findings: &mut Findings<'a>) {
     if address.starts_with("http://") && authority(address).is_some_and(looks_public) {
         let message = format!("events are sent to `{address}` without encryption");
         findings.report(target.span, message, "use `https://`");
@@ -375,7 +377,7 @@ mod tests {
     use super::super::{alerts, check, find, idempotency, letters, patterns};
     use super::{has_password, looks_public};
     use redrive_core::book::connectors::built_in;
-    use redrive_core::book::problem::{Problem, Severity};
+    use redrive_core::book::problem::{Problem, ProblemSeverity};
 
     #[test]
     fn the_beginning_of_a_type_is_enough_to_see_that_it_is_unrouted() {
@@ -478,7 +480,7 @@ services:
             .problems
             .iter()
             .filter(ours)
-            .filter(|problem| problem.severity != Severity::Info)
+            .filter(|problem| problem.severity != ProblemSeverity::Info)
             .collect();
         assert!(loud.is_empty(), "{loud:?}");
     }
@@ -504,7 +506,7 @@ services:
             let problems = check(book.as_bytes(), built_in()).problems;
             assert!(problems.iter().any(|problem| problem.code == code), "{code}: {problems:?}");
         }
-        let text = include_str!("../../../../docs/checklist.md");
+        let text = include_str!("../../../../docs/reference/checklist.md");
         let rows = text.lines().filter(|line| line.starts_with("| ") && line.as_bytes()[2].is_ascii_digit());
         let mut count = 0;
         for row in rows {

@@ -7,9 +7,9 @@ use super::ExampleBook::{Book, Service};
 use super::sources::{broker_fact, broker_facts};
 use super::worst_case::wait_max;
 use super::{Findings, Lint, LintScope};
-use redrive_core::book::connectors::Speech;
+use redrive_core::book::connectors::CallProtocol;
 use redrive_core::book::model::{ConsumerPattern, IdempotencyBy, ReactionName};
-use redrive_core::book::problem::Severity;
+use redrive_core::book::problem::ProblemSeverity;
 use redrive_core::book::resolve::Resolved;
 use redrive_core::policy::category::Category;
 use redrive_core::policy::rule::FailureMatch;
@@ -18,7 +18,7 @@ use redrive_core::text::show_duration;
 pub(super) const LINTS: &[Lint] = &[
     Lint {
         code: "not-idempotent",
-        severity: Severity::Error,
+        severity: ProblemSeverity::Error,
         summary: "retries without duplicate detection",
         explanation: "A call may have worked although its answer was lost; the retry then repeats its effect: two mails, \
                       two charges. With `by: none` Redrive also delivers every copy that a sender or broker sends again, \
@@ -30,7 +30,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "retries-repeat-effects",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "retries to a consumer that is declared not idempotent",
         explanation: "Redrive drops events that it has seen, but cannot know whether an attempt that timed out had worked. \
                       Only the consumer can recognise that retry, and it is declared to do nothing. Check the \
@@ -42,7 +42,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "notification-id-unheard",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "`by: notification-id` with a target that cannot return one",
         explanation: "`by: notification-id` stops retries once the target has returned a notification id, in the header \
                       `notification-id` or the field `notification_id`. Only an HTTP target that gets one event at a \
@@ -57,7 +57,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "dedup-shorter-than-redelivery",
-        severity: Severity::Error,
+        severity: ProblemSeverity::Error,
         summary: "an `idempotency.ttl` shorter than the redelivery time",
         explanation: "A sender or broker may send an event again for as long as it keeps it, and Redrive retries for the \
                       retry window. An id that expires sooner lets the late copy through. Make `idempotency.ttl` at \
@@ -69,7 +69,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "lease-shorter-than-processing",
-        severity: Severity::Error,
+        severity: ProblemSeverity::Error,
         summary: "a lease shorter than one attempt may take",
         explanation: "A broker hides a message from other workers only while its lease (visibility timeout, lock) lasts. If \
                       an attempt takes longer, a second worker processes the same message. Make the lease longer than \
@@ -82,7 +82,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "heartbeat-too-slow",
-        severity: Severity::Error,
+        severity: ProblemSeverity::Error,
         summary: "a heartbeat longer than a third of the lease",
         explanation: "Heartbeats get lost: a process pause, a slow network, a broker restart. If the lease lasts less than \
                       three heartbeats, one or two losses hand the message to a second worker. Renew at least three \
@@ -132,7 +132,7 @@ fn retries_repeat_effects(resolved: &Resolved<'_>, findings: &mut Findings<'_>) 
 
 fn returns_notification_ids(resolved: &Resolved<'_>) -> bool {
     let endpoint = &resolved.target.endpoint;
-    endpoint.connector.speech == Speech::Http && endpoint.profile.batch.is_none()
+    endpoint.connector.speech == CallProtocol::Http && endpoint.profile.batch.is_none()
 }
 
 fn notification_id_unheard(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {

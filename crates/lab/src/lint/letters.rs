@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::ExampleBook::{Book, Service, With};
 use super::{Findings, Lint, LintScope, ON_CALL};
-use redrive_core::book::expression::{Metric, Op, Quantity};
-use redrive_core::book::model::{Alert, DataLoss, Order, Reprocess, Sections};
-use redrive_core::book::problem::{Severity, Span};
+use redrive_core::book::expression::{AlertMetric, Quantity, ThresholdOp};
+use redrive_core::book::model::{Alert, DataLoss, DeliveryOrder, Reprocess, Sections};
+use redrive_core::book::problem::{BookSpan, ProblemSeverity};
 use redrive_core::book::resolve::Resolved;
 use redrive_core::policy::category::Category;
 use redrive_core::text::show_duration;
@@ -15,7 +15,7 @@ use redrive_core::text::show_duration;
 pub(super) const LINTS: &[Lint] = &[
     Lint {
         code: "dead-letter-name",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "a dead-letter queue with an unconventional name",
         explanation: "Tools and people find dead-letter queues by name. Three forms are in use: \
                       `_{service}.deadletter[.{channel}]`, `{queue}:dlq` for Redis streams and `{queue}-dlq-{stage}` for \
@@ -26,7 +26,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "dead-letter-name-incomplete",
-        severity: Severity::Error,
+        severity: ProblemSeverity::Error,
         summary: "a dead-letter name with a placeholder that has no value",
         explanation: "The template has a placeholder without a value for this row, so its dead letters have no queue. State \
                       `queue` or `stage` beside the name, or put the optional part into square brackets, which drop out: \
@@ -37,7 +37,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "dead-letter-names-collide",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "one dead-letter queue for several services or channels",
         explanation: "Dead letters of different services or channels share a queue. Its depth and age then point at none of \
                       them, a replay sends to all, and one that fails a lot hides the others. Use `{service}` and \
@@ -55,7 +55,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "retention-too-short",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "a short retention of dead letters",
         explanation: "A dead letter is the last copy of its event. Finding and fixing the cause may take a weekend, a \
                       holiday or a vendor's answer. Keep dead letters for at least 7 days, and for 30 days (the default) \
@@ -66,7 +66,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "dead-letters-unwatched",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "no alert on the depth, age or inflow of dead letters",
         explanation: "Dead letters need a person, and so an alert. Depth (`dead_letters > 1000`) shows a growing queue, age \
                       (`dead_letter_age > 48h`) a neglected one, inflow (`dead_letter_inflow > 10/m`, or `dead_letter: { \
@@ -84,7 +84,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "retention-before-age-alert",
-        severity: Severity::Error,
+        severity: ProblemSeverity::Error,
         summary: "a retention shorter than the alert on dead-letter age",
         explanation: "Each dead letter is deleted before it reaches the age of the alert, so the alert never fires. Keep dead \
                       letters longer than that age, with time left to act, or alert earlier.",
@@ -97,7 +97,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "automatic-reprocess-of-permanent",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "automatic reprocessing of permanent failures",
         explanation: "Permanent failures and invalid messages fail again. Reprocessing them loads a dependency that has just \
                       recovered and moves them to the poison tier, which bulk replays skip. Use `reprocess: filtered` \
@@ -111,7 +111,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "filtered-without-categories",
-        severity: Severity::Error,
+        severity: ProblemSeverity::Error,
         summary: "`reprocess: filtered` without categories",
         explanation: "Filtered reprocessing brings back the dead letters of the named categories only. None is named, so none \
                       comes back. Add `reprocess_categories`, or write `manual` if people decide.",
@@ -121,7 +121,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "reprocess-categories-ignored",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "`reprocess_categories` without `reprocess: filtered`",
         explanation: "The categories apply to `reprocess: filtered` only. Here dead letters come back by hand, or all of them \
                       automatically, and the list has no effect. Write `reprocess: filtered`, or remove the list.",
@@ -131,7 +131,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "reprocess-cron-ignored",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "`reprocess_cron` with `reprocess: manual`",
         explanation: "The cron schedules automatic reprocessing, and with `reprocess: manual` (the default) there is none: it \
                       has no effect. Write `reprocess: filtered` with the categories that recover, or remove the cron.",
@@ -141,7 +141,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "strict-order-unwatched",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "`order: session-strict` without an alert on dead letters",
         explanation: "With `order: session-strict` a dead letter blocks its session until it is resolved. Without an alert on \
                       dead letters or their age the session may stay blocked for the whole retention. Add one, or use \
@@ -187,7 +187,7 @@ fn dead_letter_name_incomplete(resolved: &Resolved<'_>, findings: &mut Findings<
     }
 }
 
-fn owner(row: &Resolved<'_>) -> (Span, String) {
+fn owner(row: &Resolved<'_>) -> (BookSpan, String) {
     match row.channel {
         Some(channel) => (channel.span, format!("{}.{}", row.service.name, channel.name)),
         None => (row.service.span, row.service.name.to_string()),
@@ -195,7 +195,7 @@ fn owner(row: &Resolved<'_>) -> (Span, String) {
 }
 
 fn dead_letter_names_collide<'a>(rows: &[Resolved<'a>], findings: &mut Findings<'a>) {
-    let mut first_owners: BTreeMap<&str, (Span, String)> = BTreeMap::new();
+    let mut first_owners: BTreeMap<&str, (BookSpan, String)> = BTreeMap::new();
     for row in rows {
         let Ok(name) = &row.dead_letter.name else { continue };
         let (span, owner) = owner(row);
@@ -232,7 +232,7 @@ fn retention_too_short(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
 fn alerts_for<'r, 'a>(
     resolved: &'r Resolved<'a>,
     book: &'a Sections,
-    metric: Metric,
+    metric: AlertMetric,
 ) -> impl Iterator<Item = &'a Alert> + 'r {
     let own = resolved.alerts.iter().map(|(alert, _)| *alert);
     own.chain(&book.alerts).filter(move |alert| alert.when.metric == metric)
@@ -241,16 +241,16 @@ fn alerts_for<'r, 'a>(
 fn dead_letters_unwatched<'a>(resolved: &Resolved<'a>, findings: &mut Findings<'a>) {
     let book = findings.book();
     // An alert on the very first dead letter makes age and number unnecessary.
-    if alerts_for(resolved, book, Metric::DeadLetters).any(fires_on_the_first) {
+    if alerts_for(resolved, book, AlertMetric::DeadLetters).any(fires_on_the_first) {
         return;
     }
     let figures = [
-        (Metric::DeadLetters, "depth (`dead_letters > 1000`)"),
-        (Metric::DeadLetterAge, "age (`dead_letter_age > 48h`)"),
-        (Metric::DeadLetterInflow, "inflow (`dead_letter_inflow > 10/m`)"),
+        (AlertMetric::DeadLetters, "depth (`dead_letters > 1000`)"),
+        (AlertMetric::DeadLetterAge, "age (`dead_letter_age > 48h`)"),
+        (AlertMetric::DeadLetterInflow, "inflow (`dead_letter_inflow > 10/m`)"),
     ];
-    let is_missing = |(metric, _): &&(Metric, _)| {
-        let by_rule = *metric == Metric::DeadLetterInflow && resolved.dead_letter.alert.is_some();
+    let is_missing = |(metric, _): &&(AlertMetric, _)| {
+        let by_rule = *metric == AlertMetric::DeadLetterInflow && resolved.dead_letter.alert.is_some();
         !by_rule && alerts_for(resolved, book, *metric).next().is_none()
     };
     let missing: Vec<&str> = figures.iter().filter(is_missing).map(|(_, figure)| *figure).collect();
@@ -263,10 +263,10 @@ fn dead_letters_unwatched<'a>(resolved: &Resolved<'a>, findings: &mut Findings<'
     if !has_alerts && !is_critical {
         let message = "this book has no alerts on dead letters";
         let help = "add `receivers` and `alerts` before production";
-        return findings.report_as(Severity::Info, of_book, message, help);
+        return findings.report_as(ProblemSeverity::Info, of_book, message, help);
     }
     let is_watched = missing.len() < figures.len();
-    let severity = if is_watched && !is_critical { Severity::Info } else { Severity::Warning };
+    let severity = if is_watched && !is_critical { ProblemSeverity::Info } else { ProblemSeverity::Warning };
     let missing = missing.join(", ");
     // What the whole book lacks is reported once, not for each service.
     if resolved.alerts.is_empty() && resolved.dead_letter.alert.is_none() {
@@ -282,14 +282,16 @@ fn dead_letters_unwatched<'a>(resolved: &Resolved<'a>, findings: &mut Findings<'
 fn fires_on_the_first(alert: &Alert) -> bool {
     alert.when.lasting.is_none()
         && alert.when.limit.is_some_and(|limit| match (limit.op, limit.value) {
-            (Op::Above, Quantity::Count(count)) => count == 0,
-            (Op::AtLeast, Quantity::Count(count)) => count <= 1,
-            (Op::Above | Op::AtLeast | Op::Below | Op::AtMost, _) => false,
+            (ThresholdOp::Above, Quantity::Count(count)) => count == 0,
+            (ThresholdOp::AtLeast, Quantity::Count(count)) => count <= 1,
+            (ThresholdOp::Above | ThresholdOp::AtLeast | ThresholdOp::Below | ThresholdOp::AtMost, _) => {
+                false
+            }
         })
 }
 
 fn retention_before_age_alert<'a>(resolved: &Resolved<'a>, findings: &mut Findings<'a>) {
-    let alerts = alerts_for(resolved, findings.book(), Metric::DeadLetterAge);
+    let alerts = alerts_for(resolved, findings.book(), AlertMetric::DeadLetterAge);
     let first = alerts.filter_map(|alert| Some((age_alerted(alert)?, alert))).min_by_key(|(age, _)| *age);
     let Some((age, alert)) = first else { return };
     let retention = &resolved.dead_letter.retention;
@@ -304,12 +306,11 @@ fn retention_before_age_alert<'a>(resolved: &Resolved<'a>, findings: &mut Findin
 fn age_alerted(alert: &Alert) -> Option<Duration> {
     let limit = alert.when.limit?;
     match (limit.op, limit.value) {
-        (Op::Above | Op::AtLeast, Quantity::Duration(age)) => {
+        (ThresholdOp::Above | ThresholdOp::AtLeast, Quantity::Duration(age)) => {
             Some(age.saturating_add(alert.when.lasting.unwrap_or_default()))
         }
-        (Op::Below | Op::AtMost, _) | (_, Quantity::Share(_) | Quantity::Count(_) | Quantity::Rate(_)) => {
-            None
-        }
+        (ThresholdOp::Below | ThresholdOp::AtMost, _)
+        | (_, Quantity::Share(_) | Quantity::Count(_) | Quantity::Rate(_)) => None,
     }
 }
 
@@ -373,8 +374,8 @@ fn reprocess_cron_ignored<'a>(resolved: &Resolved<'a>, findings: &mut Findings<'
 
 fn strict_order_unwatched<'a>(resolved: &Resolved<'a>, findings: &mut Findings<'a>) {
     let is_watched = |metric| alerts_for(resolved, findings.book(), metric).next().is_some();
-    if resolved.order.value == Order::SessionStrict
-        && ![Metric::DeadLetters, Metric::DeadLetterAge].into_iter().any(is_watched)
+    if resolved.order.value == DeliveryOrder::SessionStrict
+        && ![AlertMetric::DeadLetters, AlertMetric::DeadLetterAge].into_iter().any(is_watched)
     {
         findings.report(
             resolved.place(resolved.order.origin),

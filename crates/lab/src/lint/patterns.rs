@@ -9,14 +9,14 @@ use super::ExampleBook::Book;
 use super::{Findings, Lint, LintScope};
 use redrive_core::book::model::{At, DeadLetter, EventRow, Idempotency, Layer, ReactionName};
 use redrive_core::book::pattern::Relation;
-use redrive_core::book::problem::{Severity, Span};
-use redrive_core::book::resolve::{Known, Resolved, ResolvedDeadLetter};
+use redrive_core::book::problem::{BookSpan, ProblemSeverity};
+use redrive_core::book::resolve::{Resolved, ResolvedDeadLetter, ResolvedValue};
 use redrive_core::policy::category::Category;
 use redrive_core::policy::rule::FailureMatch;
 
 pub(super) const LINTS: &[Lint] = &[Lint {
     code: "hidden-pattern-value",
-    severity: Severity::Warning,
+    severity: ProblemSeverity::Warning,
     summary: "a value of a wider pattern that does not apply to a narrower row",
     explanation: "The most specific row wins as a whole: rows inherit from the channel, the service and the defaults, never \
                   from another pattern. This row is narrower than one that states a value, so that value does not apply \
@@ -108,7 +108,7 @@ struct StatedKey {
     is_same: bool,
 }
 
-type KeyComparison = (&'static str, Option<Span>, bool);
+type KeyComparison = (&'static str, Option<BookSpan>, bool);
 
 /// The keys that the row states. Facts and `allow` change no behaviour.
 fn stated(own: &Resolved<'_>, other: &Resolved<'_>) -> Vec<StatedKey> {
@@ -184,7 +184,7 @@ fn of_letters(letters: &DeadLetter, a: &ResolvedDeadLetter, b: &ResolvedDeadLett
     ]
 }
 
-fn same<T: PartialEq>(one: Option<&Known<T>>, other: Option<&Known<T>>) -> bool {
+fn same<T: PartialEq>(one: Option<&ResolvedValue<T>>, other: Option<&ResolvedValue<T>>) -> bool {
     one.map(|known| &known.value) == other.map(|known| &known.value)
 }
 
@@ -192,7 +192,7 @@ fn reaction<'r>(resolved: &'r Resolved<'_>, kind: FailureMatch) -> Option<&'r Re
     resolved.reactions.iter().find(|(known, _)| *known == kind).map(|(_, known)| &known.value)
 }
 
-fn span<T>(at: Option<&At<T>>) -> Option<Span> {
+fn span<T>(at: Option<&At<T>>) -> Option<BookSpan> {
     at.map(|at| at.span)
 }
 

@@ -9,8 +9,8 @@ use super::sources::{BrokerFacts, broker_facts};
 use super::worst_case::{chosen_policies, is_of_the_catalog, longest_delay, policies};
 use super::{Findings, Lint, LintScope, OwnPolicy};
 use redrive_core::book::model::{At, Sections};
-use redrive_core::book::problem::Severity;
-use redrive_core::book::resolve::{Level, Resolved};
+use redrive_core::book::problem::ProblemSeverity;
+use redrive_core::book::resolve::{Resolved, RuleLevel};
 use redrive_core::ids::PolicyName;
 use redrive_core::limits;
 use redrive_core::policy::backoff::{Backoff, Jitter};
@@ -19,7 +19,7 @@ use redrive_core::text::{counted, show_duration};
 pub(super) const LINTS: &[Lint] = &[
     Lint {
         code: "unlimited-retries",
-        severity: Severity::Error,
+        severity: ProblemSeverity::Error,
         summary: "retries without a limit, a window or a deadline",
         explanation: "Nothing ends these retries. An event that can never be delivered is retried for ever and \
                       loads the target; in a session it blocks every event behind it. Add `retries` or a `window` \
@@ -34,7 +34,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "retry-amplification",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "more than 10 attempts for one event over all layers",
         explanation: "Attempts of nested layers multiply: 3 of a caller × 4 of a broker × 4 here are 48 calls for \
                       one event, when the target is weakest. Retry in one layer only, best in this one, which has \
@@ -46,7 +46,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "no-jitter",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "a retry policy without jitter",
         explanation: "Deliveries that fail together retry together if their delays are equal. Each wave hits the \
                       target at once and can make it fail again while it recovers. Write `jitter: equal`, which \
@@ -58,7 +58,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "lockstep-instances",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "several processes retry by a catalog policy without jitter",
         explanation: "The catalog policy has no jitter, which is fine for one process. Several processes that call \
                       the same dependency fail together and retry together after every delay. Extend the policy \
@@ -73,7 +73,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "backoff-without-cap",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "growing delays without `max`",
         explanation: "Each delay is a multiple of the one before, without a cap: doubling from 1s, the 10th delay \
                       is 8 minutes and the 15th more than 4 hours, long after the target has recovered. A warning \
@@ -84,7 +84,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "retries-at-once",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "retries without a delay",
         explanation: "All delays are 0s or below 50ms. A target that has just failed mostly fails again, and an \
                       overloaded one gets its whole load again at once. One immediate retry is fine as the first of \
@@ -95,7 +95,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "cap-at-once",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "a backoff whose first delay already equals `max`",
         explanation: "The policy has a factor, but its first delay is as long as `max`, so the delays never grow. \
                       Often `initial` and `max` are swapped, or a unit is wrong. Raise `max`, shorten `initial`, or \
@@ -106,7 +106,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "retries-cut-by-window",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "more retries than fit into the window",
         explanation: "Even with instant failures and the shortest delays that jitter allows, the window ends before \
                       the last retries. They are never made. Lengthen the window, shorten the delays, or state the \
@@ -117,7 +117,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "custom-policy",
-        severity: Severity::Info,
+        severity: ProblemSeverity::Info,
         summary: "a retry policy that does not extend one of the catalog",
         explanation: "The policy states all its numbers itself, which is allowed. Readers know the policies of the \
                       catalog by name, and a policy that extends one shows only the differences. Use a policy of \
@@ -156,7 +156,8 @@ fn retry_amplification(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
     // A single layer multiplies nothing, however often it retries.
     if above > 1 && product > ATTEMPTS_MANY {
         let place = most.origin.span.or(multipliers(&worst).into_iter().flatten().next().map(|at| at.span));
-        let severity = if product > ATTEMPTS_TOO_MANY { Severity::Error } else { Severity::Warning };
+        let severity =
+            if product > ATTEMPTS_TOO_MANY { ProblemSeverity::Error } else { ProblemSeverity::Warning };
         let name = &most.policy.name;
         let message = if most.backoff().is_unlimited() {
             format!("unlimited attempts by `{name}` × {above} by other layers")
@@ -194,7 +195,7 @@ fn no_jitter(policy: OwnPolicy<'_>, findings: &mut Findings<'_>) {
 
 fn lockstep_instances(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
     for used in chosen_policies(rule) {
-        let is_named = used.origin.level != Level::BuiltIn;
+        let is_named = used.origin.level != RuleLevel::BuiltIn;
         if !is_named || used.backoff().jitter() != Jitter::None || !is_of_the_catalog(&used) {
             continue;
         }
@@ -223,7 +224,7 @@ fn backoff_without_cap(OwnPolicy { name, backoff, span }: OwnPolicy<'_>, finding
     }
     // A retry beyond the window is not made, so no delay is longer than that.
     let longest = longest_delay(backoff).min(backoff.window().unwrap_or(Duration::MAX));
-    let severity = if longest > DELAY_LONG { Severity::Warning } else { Severity::Info };
+    let severity = if longest > DELAY_LONG { ProblemSeverity::Warning } else { ProblemSeverity::Info };
     let message = format!("the delays of `{name}` grow to {} without a cap", show_duration(longest));
     findings.report_as(severity, span, message, "add `max`");
 }

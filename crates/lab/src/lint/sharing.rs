@@ -10,20 +10,20 @@ use super::addresses::{authority, host};
 use super::callers::{DependencyCallers, Traffic, owner};
 use super::{Findings, Lint, LintScope};
 use crate::report::breaker_name;
-use redrive_core::book::model::Target;
-use redrive_core::book::problem::{Severity, Span};
+use redrive_core::book::model::TargetEntry;
+use redrive_core::book::problem::{BookSpan, ProblemSeverity};
 use redrive_core::book::resolve::{Resolved, kind_of};
 use redrive_core::limits;
 use redrive_core::policy::backoff::Backoff;
-use redrive_core::policy::breaker::{Count, Trip};
-use redrive_core::policy::catalog::Kind;
+use redrive_core::policy::breaker::{CountingUnit, Trip};
+use redrive_core::policy::catalog::DependencyKind;
 use redrive_core::policy::rule::NamedBreaker;
 use redrive_core::text::{Rate, show_duration};
 
 pub(super) const LINTS: &[Lint] = &[
     Lint {
         code: "rate-breaker-cannot-trip",
-        severity: Severity::Error,
+        severity: ProblemSeverity::Error,
         summary: "a failure rate that needs more calls than there are",
         explanation: "A failure rate is judged after `of_at_least` calls within the window. The traffic, retries included, \
                       never reaches that number, so the breaker never opens. Require fewer calls, use a longer window, \
@@ -41,7 +41,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "count-breaker-cannot-trip",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "a failure count that needs more calls than there are",
         explanation: "`failures: N within W` opens on the N-th failure in the window. The traffic, retries included, makes \
                       fewer calls than that, so only a burst can open the breaker. Require fewer failures, use a longer \
@@ -59,7 +59,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "single-request-trips",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "the retries of one delivery open the breaker for all callers",
         explanation: "Every attempt counts. If one delivery makes as many attempts as the trip needs and `facts.rate` brings \
                       fewer other calls in between, one event that always fails opens the breaker of a healthy \
@@ -74,7 +74,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "breaker-conflict",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "two callers of one dependency name different breakers",
         explanation: "A dependency has one breaker state, shared by all callers. Different settings act on the same state: \
                       when it opens depends on the last caller. Name the breaker once, at the dependency, or declare \
@@ -93,7 +93,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "shared-breaker-unrelated",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "one dependency, and so one breaker, for targets on different hosts",
         explanation: "Targets on different hosts fail independently, but share a breaker and a throttle here: when one host \
                       is down, deliveries to the other are held too. Give each host its own dependency; a target \
@@ -110,7 +110,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "colliding-dependency",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "two systems share a dependency because their names are equal",
         explanation: "A target without `depends_on` has a dependency named after its service, or service and channel with a \
                       dot. If the book declares another kind under that name, or another service has it, both share a \
@@ -155,8 +155,8 @@ fn cannot_trip<'a>(of: &DependencyCallers<'_, 'a>, findings: &mut Findings<'a>, 
             continue;
         }
         let attempts = match settings.count() {
-            Count::Attempt => [fewest, most],
-            Count::Call => [1, 1],
+            CountingUnit::Attempt => [fewest, most],
+            CountingUnit::Call => [1, 1],
         };
         let calls = OutageCalls::within(within, of.traffic, attempts, row);
         let (needed, findings) = (f64::from(needed), findings.at_row(row));
@@ -200,7 +200,8 @@ fn single_request_trips<'a>(of: &DependencyCallers<'_, 'a>, findings: &mut Findi
     let mut judged = BTreeSet::new();
     for row in &of.rows {
         let (Some(policy), Some(breaker)) = (row.retry_policy(), &row.rule.breaker) else { continue };
-        let (Trip::Consecutive(trip), Count::Attempt) = (breaker.settings.trip(), breaker.settings.count())
+        let (Trip::Consecutive(trip), CountingUnit::Attempt) =
+            (breaker.settings.trip(), breaker.settings.count())
         else {
             continue;
         };
@@ -271,7 +272,7 @@ fn shared_breaker_unrelated<'a>(of: &DependencyCallers<'_, 'a>, findings: &mut F
 }
 
 fn colliding_dependency<'a>(of: &DependencyCallers<'_, 'a>, findings: &mut Findings<'a>) {
-    let mut first: Option<Span> = None;
+    let mut first: Option<BookSpan> = None;
     // With `depends_on` the name is a choice.
     for row in of.rows.iter().filter(|row| row.dependency.origin.span.is_none()) {
         let (name, own, place) = (of.name, kind_of(row.target), owner(row));
@@ -290,24 +291,26 @@ fn colliding_dependency<'a>(of: &DependencyCallers<'_, 'a>, findings: &mut Findi
 }
 
 /// Whether the dependency is the HTTP target itself, and not something behind it.
-const fn is_reached_by_http(kind: Kind) -> bool {
+const fn is_reached_by_http(kind: DependencyKind) -> bool {
     match kind {
-        Kind::Webhook | Kind::Invoke | Kind::Ntfy | Kind::Relay => true,
-        Kind::Kafka
-        | Kind::Redis
-        | Kind::Postgres
-        | Kind::Smtp
-        | Kind::Sms
-        | Kind::ServiceBus
-        | Kind::Blob
-        | Kind::KeyVault
-        | Kind::Process
-        | Kind::Sqs
-        | Kind::Log => false,
+        DependencyKind::Webhook | DependencyKind::Invoke | DependencyKind::Ntfy | DependencyKind::Relay => {
+            true
+        }
+        DependencyKind::Kafka
+        | DependencyKind::Redis
+        | DependencyKind::Postgres
+        | DependencyKind::Smtp
+        | DependencyKind::Sms
+        | DependencyKind::ServiceBus
+        | DependencyKind::Blob
+        | DependencyKind::KeyVault
+        | DependencyKind::Process
+        | DependencyKind::Sqs
+        | DependencyKind::Log => false,
     }
 }
 
-fn host_of(target: &Target) -> Option<&str> {
+fn host_of(target: &TargetEntry) -> Option<&str> {
     target.endpoint.http_address().and_then(authority).map(host).filter(|host| !host.is_empty())
 }
 

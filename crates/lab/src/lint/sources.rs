@@ -3,26 +3,34 @@
 //! Invariants: the facts of a row's own levels win one by one; the facts of two sources are never mixed, since a
 //! heartbeat renews the lease of its own broker only; nothing here allocates, since it runs for every row.
 
-use redrive_core::book::model::{At, Facts, Sections, Source};
+use redrive_core::book::model::{At, DeclaredFacts, Sections, SourceEntry};
 use redrive_core::book::pattern::EventPattern;
 use redrive_core::book::resolve::Resolved;
 
 /// Facts about a broker, a sender or a caller: those of the row, else those of one source.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BrokerFacts<'r> {
-    own: &'r Facts,
-    source: Option<&'r Facts>,
+    own: &'r DeclaredFacts,
+    source: Option<&'r DeclaredFacts>,
 }
 
 impl<'r> BrokerFacts<'r> {
-    pub(super) fn get<T>(&self, pick: impl Fn(&'r Facts) -> &'r Option<At<T>>) -> Option<&'r At<T>> {
+    pub(super) fn get<T>(&self, pick: impl Fn(&'r DeclaredFacts) -> &'r Option<At<T>>) -> Option<&'r At<T>> {
         pick(self.own).as_ref().or(self.source.and_then(|source| pick(source).as_ref()))
     }
 }
 
-fn has_broker_facts(facts: &Facts) -> bool {
-    let Facts { lease, heartbeat, redelivery, poll_limit, callers, caller_timeout, broker_attempts, .. } =
-        facts;
+fn has_broker_facts(facts: &DeclaredFacts) -> bool {
+    let DeclaredFacts {
+        lease,
+        heartbeat,
+        redelivery,
+        poll_limit,
+        callers,
+        caller_timeout,
+        broker_attempts,
+        ..
+    } = facts;
     let times = [lease, heartbeat, redelivery, poll_limit, caller_timeout];
     let counts = [callers, broker_attempts];
     times.iter().any(|fact| fact.is_some()) || counts.iter().any(|fact| fact.is_some())
@@ -46,12 +54,12 @@ pub(super) fn broker_facts<'r>(
 pub(super) fn broker_fact<'r, T: 'r>(
     resolved: &'r Resolved<'_>,
     book: &'r Sections,
-    pick: impl Fn(&'r Facts) -> &'r Option<At<T>>,
+    pick: impl Fn(&'r DeclaredFacts) -> &'r Option<At<T>>,
 ) -> impl Iterator<Item = &'r At<T>> {
     broker_facts(resolved, book).filter_map(move |facts| facts.get(&pick))
 }
 
-pub(super) fn may_feed(source: &Source, pattern: &EventPattern) -> bool {
+pub(super) fn may_feed(source: &SourceEntry, pattern: &EventPattern) -> bool {
     let Some(template) = source.event_type.as_deref() else { return true };
     match template.split_once('{') {
         None => pattern.matches(template),

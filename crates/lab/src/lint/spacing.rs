@@ -5,19 +5,19 @@
 use super::ExampleBook::{Service, With};
 use super::worst_case::{chosen_policies, is_of_the_catalog, longest_delay, wait_max};
 use super::{Findings, Lint, LintScope};
-use redrive_core::book::problem::Severity;
-use redrive_core::book::resolve::{Level, Origin, Resolved};
-use redrive_core::policy::answer::{Answer, What};
+use redrive_core::book::problem::ProblemSeverity;
+use redrive_core::book::resolve::{Resolved, RuleLevel, ValueOrigin};
+use redrive_core::policy::answer::{AnswerKind, TargetAnswer};
 use redrive_core::policy::backoff::Jitter;
 use redrive_core::policy::category::Category;
 use redrive_core::policy::classify::{Outcome, classify};
-use redrive_core::policy::rule::{Meaning, NamedPolicy, PolicyIndex, Rule};
+use redrive_core::policy::rule::{NamedPolicy, OverrideMeaning, PolicyIndex, Rule};
 use redrive_core::text::show_duration;
 
 pub(super) const LINTS: &[Lint] = &[
     Lint {
         code: "jitter-too-small",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "jitter too small to spread the retries of many processes",
         explanation: "Many processes call the dependency, and their retries arrive within the few milliseconds that \
                       the jitter allows: one burst after every delay. Make jitter at least a tenth of the delay; \
@@ -31,7 +31,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "retries-within-a-timeout",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "many retries, closer together than one call may take",
         explanation: "If the dependency refuses at once, all retries are over in less time than one call may take, or \
                       there are ten or more that are never further apart than that. An outage of seconds uses up all \
@@ -43,7 +43,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "retries-shorter-than-rate-limit",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "retries of a rate limit that end before its window does",
         explanation: "The target counts calls over `rate_limit_window`. Without `Retry-After` in its answers the policy \
                       decides how long to wait, and this one gives up before the window ends: deliveries become dead \
@@ -117,9 +117,9 @@ fn retries_shorter_than_rate_limit(rule: &Resolved<'_>, findings: &mut Findings<
     let Some(window) = &rule.facts.rate_limit_window else { return };
     for (category, status) in rate_limits(rule) {
         let stated = rule.reactions.iter().find(|(on, _)| on.matches(category, status));
-        let origin = stated.map_or(Origin::BUILT_IN, |(_, known)| known.origin);
+        let origin = stated.map_or(ValueOrigin::BUILT_IN, |(_, known)| known.origin);
         // The built-in reaction to rate limits waits long enough.
-        if origin.level == Level::BuiltIn && category == Category::RateLimited {
+        if origin.level == RuleLevel::BuiltIn && category == Category::RateLimited {
             continue;
         }
         let reactions = &rule.rule.reactions;
@@ -144,14 +144,14 @@ const TOO_MANY: [u16; 2] = [429, 529];
 fn rate_limits(rule: &Resolved<'_>) -> impl Iterator<Item = (Category, Option<u16>)> {
     let Rule { classify: rows, timeouts, .. } = &rule.rule;
     let refused = TOO_MANY.into_iter().filter_map(|status| {
-        let what = What::Http { status, headers: &(), body: "" };
-        let answer = Answer { what, message: "", retry_after: None };
+        let what = AnswerKind::Http { status, headers: &(), body: "" };
+        let answer = TargetAnswer { what, message: "", retry_after: None };
         match classify(&answer, rows, timeouts.category) {
             Outcome::Failed(failure) => Some((failure.category, failure.status)),
             Outcome::Delivered { .. } => None,
         }
     });
-    let limited = rows.iter().filter(|row| row.meaning == Meaning::Failure(Category::RateLimited));
+    let limited = rows.iter().filter(|row| row.meaning == OverrideMeaning::Failure(Category::RateLimited));
     let ranges = limited.flat_map(|row| &row.when.statuses);
     let by_row = ranges.flat_map(|range| range.first..=range.last);
     refused

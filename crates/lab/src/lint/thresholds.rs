@@ -9,19 +9,19 @@ use std::time::Duration;
 use super::ExampleBook::{Book, With};
 use super::{Findings, Lint, LintScope, ON_CALL};
 use redrive_core::alerts::value::bound;
-use redrive_core::book::expression::{Condition, Grouping, Limit, Metric, Op, Quantity};
+use redrive_core::book::expression::{AlertMetric, Condition, Grouping, Quantity, Threshold, ThresholdOp};
 use redrive_core::book::model::{Alert, Sections};
-use redrive_core::book::problem::Severity;
+use redrive_core::book::problem::ProblemSeverity;
 use redrive_core::book::resolve::Resolved;
 use redrive_core::ids::DependencyName;
-use redrive_core::policy::catalog::Kind;
+use redrive_core::policy::catalog::DependencyKind;
 use redrive_core::policy::rule::WhenOpen;
 use redrive_core::text::show_duration;
 
 pub(super) const LINTS: &[Lint] = &[
     Lint {
         code: "alert-never-fires",
-        severity: Severity::Error,
+        severity: ProblemSeverity::Error,
         summary: "an alert that can never fire",
         explanation: "No share is above 100 %, no count below 0, no attempt longer than its timeout, no wait longer than the \
                       deadline, no backlog above `waiting.events`, and no breaker opens where there is none. The alert seems \
@@ -32,7 +32,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "alert-always-fires",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "an alert that fires while everything is healthy",
         explanation: "Every metric of an alert is 0 while everything is healthy. A condition that holds at 0, such as \
                       `dead_letters >= 0` or `error_rate < 5%`, fires from the start and never resolves, so people ignore \
@@ -43,7 +43,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "alert-after-hold",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "an outage alert that fires after `hold_max`",
         explanation: "While a breaker is open, deliveries are held for at most `hold_max` and then become dead letters. This \
                       alert fires later than that for every service it covers: too late to save them. Alert well before \
@@ -58,7 +58,7 @@ pub(super) const LINTS: &[Lint] = &[
 ];
 
 fn alert_never_fires<'a>(alert: &'a Alert, rows: &[&Resolved<'a>], findings: &mut Findings<'a>) {
-    let needs_breaker = matches!(alert.when.metric, Metric::BreakerOpen | Metric::BreakerOpened);
+    let needs_breaker = matches!(alert.when.metric, AlertMetric::BreakerOpen | AlertMetric::BreakerOpened);
     if needs_breaker && has_no_breaker(findings.book(), rows) {
         let message = format!("`{}` never fires: it covers no breaker", alert.when);
         findings.report(alert.span, message, "give a service a breaker, or remove the alert");
@@ -78,42 +78,53 @@ fn has_no_breaker(book: &Sections, rows: &[&Resolved<'_>]) -> bool {
         && book.dependencies.keys().all(is_used)
 }
 
-fn out_of_reach(when: &Condition, limit: Limit, rows: &[&Resolved<'_>]) -> Option<String> {
-    if limit.op == Op::Below && is_zero(limit.value) {
+fn out_of_reach(when: &Condition, limit: Threshold, rows: &[&Resolved<'_>]) -> Option<String> {
+    if limit.op == ThresholdOp::Below && is_zero(limit.value) {
         return Some("no value is below 0".to_owned());
     }
     let bound = match (limit.op, limit.value) {
-        (Op::Above, Quantity::Share(share)) if share.get() >= 1.0 => {
+        (ThresholdOp::Above, Quantity::Share(share)) if share.get() >= 1.0 => {
             return Some("no share is above 100%".to_owned());
         }
         // The backlog of a source is outside Redrive and has no bound.
-        (Op::Above | Op::AtLeast, Quantity::Count(_)) if when.by == Some(Grouping::Source) => return None,
-        (Op::Above | Op::AtLeast, Quantity::Count(bound)) if when.metric == Metric::ConsumerLag => {
+        (ThresholdOp::Above | ThresholdOp::AtLeast, Quantity::Count(_))
+            if when.by == Some(Grouping::Source) =>
+        {
+            return None;
+        }
+        (ThresholdOp::Above | ThresholdOp::AtLeast, Quantity::Count(bound))
+            if when.metric == AlertMetric::ConsumerLag =>
+        {
             let most = most_waiting(when, rows)?;
-            let is_met = bound < most || (bound == most && limit.op == Op::AtLeast);
+            let is_met = bound < most || (bound == most && limit.op == ThresholdOp::AtLeast);
             return (!is_met).then(|| format!("`waiting.events` allows at most {most}"));
         }
-        (Op::Above | Op::AtLeast, Quantity::Duration(bound)) => bound,
-        (Op::Above | Op::AtLeast, Quantity::Share(_) | Quantity::Count(_) | Quantity::Rate(_))
-        | (Op::Below | Op::AtMost, _) => return None,
+        (ThresholdOp::Above | ThresholdOp::AtLeast, Quantity::Duration(bound)) => bound,
+        (
+            ThresholdOp::Above | ThresholdOp::AtLeast,
+            Quantity::Share(_) | Quantity::Count(_) | Quantity::Rate(_),
+        )
+        | (ThresholdOp::Below | ThresholdOp::AtMost, _) => return None,
     };
     let (longest, what) = match when.metric {
-        Metric::LatencyP99 => (longest_attempt(rows)?, "no attempt takes longer than its timeout of"),
-        Metric::OldestWaiting => (longest_deadline(rows)?, "no delivery waits longer than its deadline of"),
-        Metric::ErrorRate
-        | Metric::TransientRate
-        | Metric::UnavailableRate
-        | Metric::RetryRate
-        | Metric::ExhaustedRate
-        | Metric::DeadLetters
-        | Metric::DeadLetterInflow
-        | Metric::DeadLetterAge
-        | Metric::BreakerOpen
-        | Metric::BreakerOpened
-        | Metric::AuthFailures
-        | Metric::ConfigFailures
-        | Metric::ConsumerLag
-        | Metric::Trouble(_) => return None,
+        AlertMetric::LatencyP99 => (longest_attempt(rows)?, "no attempt takes longer than its timeout of"),
+        AlertMetric::OldestWaiting => {
+            (longest_deadline(rows)?, "no delivery waits longer than its deadline of")
+        }
+        AlertMetric::ErrorRate
+        | AlertMetric::TransientRate
+        | AlertMetric::UnavailableRate
+        | AlertMetric::RetryRate
+        | AlertMetric::ExhaustedRate
+        | AlertMetric::DeadLetters
+        | AlertMetric::DeadLetterInflow
+        | AlertMetric::DeadLetterAge
+        | AlertMetric::BreakerOpen
+        | AlertMetric::BreakerOpened
+        | AlertMetric::AuthFailures
+        | AlertMetric::ConfigFailures
+        | AlertMetric::ConsumerLag
+        | AlertMetric::Incident(_) => return None,
     };
     (bound > longest).then(|| format!("{what} {}", show_duration(longest)))
 }
@@ -128,7 +139,7 @@ fn most_waiting(when: &Condition, rows: &[&Resolved<'_>]) -> Option<u64> {
 
 /// How long an attempt may take; none where a program runs, which has its own limits.
 fn longest_attempt(rows: &[&Resolved<'_>]) -> Option<Duration> {
-    if rows.iter().any(|row| matches!(row.kind, Kind::Process)) {
+    if rows.iter().any(|row| matches!(row.kind, DependencyKind::Process)) {
         return None;
     }
     rows.iter().map(|row| row.rule.timeouts.whole.max).max()
@@ -147,10 +158,10 @@ fn is_zero(value: Quantity) -> bool {
 fn alert_always_fires<'a>(alert: &'a Alert, _: &[&Resolved<'a>], findings: &mut Findings<'a>) {
     let Some(limit) = alert.when.limit else { return };
     let holds_at_zero = match limit.op {
-        Op::Above => false,
-        Op::AtLeast => is_zero(limit.value),
-        Op::Below => !is_zero(limit.value),
-        Op::AtMost => true,
+        ThresholdOp::Above => false,
+        ThresholdOp::AtLeast => is_zero(limit.value),
+        ThresholdOp::Below => !is_zero(limit.value),
+        ThresholdOp::AtMost => true,
     };
     if holds_at_zero {
         let message = format!("`{}` fires while everything is healthy, at 0", alert.when);
@@ -174,10 +185,10 @@ fn alert_after_hold<'a>(alert: &'a Alert, rows: &[&Resolved<'a>], findings: &mut
 fn outage_before(when: &Condition) -> Option<Duration> {
     let lasting = when.lasting.unwrap_or_default();
     match (when.metric, when.limit) {
-        (Metric::BreakerOpen, _) => Some(lasting),
+        (AlertMetric::BreakerOpen, _) => Some(lasting),
         (
-            Metric::OldestWaiting,
-            Some(Limit { op: Op::Above | Op::AtLeast, value: Quantity::Duration(age) }),
+            AlertMetric::OldestWaiting,
+            Some(Threshold { op: ThresholdOp::Above | ThresholdOp::AtLeast, value: Quantity::Duration(age) }),
         ) => Some(age.saturating_add(lasting)),
         _ => None,
     }

@@ -3,14 +3,14 @@
 use super::ExampleBook::With;
 use super::callers::DependencyCallers;
 use super::{Findings, Lint, LintScope};
-use redrive_core::book::problem::Severity;
+use redrive_core::book::problem::ProblemSeverity;
 use redrive_core::limits;
 use redrive_core::text::Rate;
 
 pub(super) const LINTS: &[Lint] = &[
     Lint {
         code: "in-flight-too-low",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "fewer calls in flight than the traffic needs",
         explanation: "By Little's law, rate × duration calls are in flight at once. If fewer are allowed, deliveries wait \
                       for a permit although the dependency is healthy, and the queue grows whenever calls are slow. \
@@ -24,7 +24,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "rate-below-traffic",
-        severity: Severity::Error,
+        severity: ProblemSeverity::Error,
         summary: "a rate limit below the incoming rate",
         explanation: "More deliveries arrive than may start, so the backlog grows until deliveries are refused or become \
                       dead letters. Raise the limit, send fewer events, or correct `facts.rate`, which is the sustained \

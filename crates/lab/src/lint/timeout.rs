@@ -8,17 +8,17 @@ use std::time::Duration;
 use super::ExampleBook::Service;
 use super::sources::broker_fact;
 use super::{Findings, Lint, LintScope};
-use redrive_core::book::connectors::Speech;
+use redrive_core::book::connectors::CallProtocol;
 use redrive_core::book::model::At;
-use redrive_core::book::problem::Severity;
-use redrive_core::book::resolve::{Level, Resolved, ResolvedTimeouts};
+use redrive_core::book::problem::ProblemSeverity;
+use redrive_core::book::resolve::{Resolved, ResolvedTimeouts, RuleLevel};
 use redrive_core::ids::Attempt;
 use redrive_core::text::show_duration;
 
 pub(super) const LINTS: &[Lint] = &[
     Lint {
         code: "timeout-below-p99",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "a timeout below the declared p99",
         explanation: "More than one call in a hundred takes longer than the timeout although nothing is wrong. Each is \
                       cut off, counted against the dependency and repeated while the first may still be running: more \
@@ -30,7 +30,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "timeout-beyond-caller",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "a timeout longer than the caller waits",
         explanation: "The caller gives up before this attempt does. The work continues unused, holds a permit and a \
                       connection, and is done again when the caller asks again. Make the timeout shorter than \
@@ -41,7 +41,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "poll-limit-exceeded",
-        severity: Severity::Error,
+        severity: ProblemSeverity::Error,
         summary: "a timeout longer than the poll limit of the broker",
         explanation: "The consumer handles an event between two polls, and the broker declares it dead if the next poll \
                       is late. A longer attempt ends in a rebalance: the event goes to another consumer, which is \
@@ -53,7 +53,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "implicit-timeout",
-        severity: Severity::Info,
+        severity: ProblemSeverity::Info,
         summary: "no timeout stated at any level",
         explanation: "The built-in timeout applies: 10s for a call, 30m for a program. Each operation has its own \
                       sensible limit, and a default that was never chosen shows in an outage. State `timeout` for the \
@@ -64,7 +64,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "part-exceeds-whole",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "a limit for part of a call that exceeds the limit for the whole call",
         explanation: "The limit for connecting, the TLS handshake or the headers is longer than that for the whole call, \
                       so it never applies, and an unreachable target takes as long as a slow one. Make the part \
@@ -121,8 +121,8 @@ fn exceeds(
 fn implicit_timeout(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
     // The time limit of a program is long enough.
     let connector = rule.target.endpoint.connector;
-    let is_call = connector.dependency.is_some() && connector.speech != Speech::Process;
-    if rule.timeouts.whole.origin.level == Level::BuiltIn && is_call {
+    let is_call = connector.dependency.is_some() && connector.speech != CallProtocol::Process;
+    if rule.timeouts.whole.origin.level == RuleLevel::BuiltIn && is_call {
         let limit = show_duration(rule.rule.timeouts.whole.first);
         let place = rule.channel.map_or(rule.service.span, |channel| channel.span);
         let message = format!("no timeout is stated: the built-in {limit} applies");
@@ -133,7 +133,7 @@ fn implicit_timeout(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
 fn part_exceeds_whole(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
     let ResolvedTimeouts { connect, tls, headers, whole, .. } = &rule.timeouts;
     for (name, part) in [("connect", connect), ("tls", tls), ("headers", headers)] {
-        if part.origin.level != Level::BuiltIn && part.value > whole.value.max {
+        if part.origin.level != RuleLevel::BuiltIn && part.value > whole.value.max {
             let [shown, limit] = [part.value, whole.value.max].map(show_duration);
             let message = format!("`{name}` may take {shown}, but the whole call only {limit}");
             let help = format!("make `{name}` shorter than the whole");

@@ -2,13 +2,13 @@
 
 use super::ExampleBook::Service;
 use super::{Findings, Lint, LintScope};
-use redrive_core::book::problem::Severity;
-use redrive_core::book::resolve::{Level, Resolved};
+use redrive_core::book::problem::ProblemSeverity;
+use redrive_core::book::resolve::{Resolved, RuleLevel};
 use redrive_core::text::{Rate, show_duration};
 
 pub(super) const LINTS: &[Lint] = &[Lint {
     code: "full-before-probe",
-    severity: Severity::Warning,
+    severity: ProblemSeverity::Warning,
     summary: "`waiting.events` is reached before the open breaker sends its first probe",
     explanation: "While a breaker is open, deliveries wait. If more arrive in that time than may wait, the rest is refused \
                   or becomes dead letters: senders notice every short outage. The check uses `facts.rate` and one open \
@@ -24,7 +24,7 @@ fn full_before_probe(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
     let place = resolved.place(events.origin);
     let Some(rate) = own_rate(resolved, findings) else {
         // Few authors know their rates; the built-in bound alone is no reason to ask for one.
-        if events.origin.level != Level::BuiltIn {
+        if events.origin.level != RuleLevel::BuiltIn {
             findings.skip(place, "facts.rate");
         }
         return;
@@ -45,7 +45,7 @@ fn own_rate(resolved: &Resolved<'_>, findings: &Findings<'_>) -> Option<Rate> {
     let levels = findings.book().levels_of(resolved.service, resolved.channel, resolved.row);
     let stated =
         levels.into_iter().find_map(|(level, layer)| Some((level, layer.facts.rate.as_ref()?.value)));
-    stated.filter(|(level, _)| *level != Level::Dependency).map(|(_, rate)| rate)
+    stated.filter(|(level, _)| *level != RuleLevel::Dependency).map(|(_, rate)| rate)
 }
 
 #[cfg(test)]

@@ -6,14 +6,14 @@ use std::collections::BTreeSet;
 use super::ExampleBook::Book;
 use super::hygiene::suggest_row;
 use super::{Findings, Lint, LintScope};
-use redrive_core::book::model::{Sections, ServiceEntry, Target};
-use redrive_core::book::problem::Severity;
+use redrive_core::book::model::{Sections, ServiceEntry, TargetEntry};
+use redrive_core::book::problem::ProblemSeverity;
 use redrive_core::engine::worker::LIFECYCLE;
 
 pub(super) const LINTS: &[Lint] = &[
     Lint {
         code: "output-unheard",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "an `output` type that no service receives",
         explanation: "The results of a worker are events of the type in `output`, and it matches no row of a service. Unrouted \
                       results are not stored, so they are lost. Usually one side has a typo. Add the type to the `events` of \
@@ -28,7 +28,7 @@ pub(super) const LINTS: &[Lint] = &[
     },
     Lint {
         code: "workers-feed-each-other",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "workers that start each other endlessly",
         explanation: "The result or lifecycle event of one worker starts another, whose event starts the first again: one event \
                       keeps both busy for ever. A worker that receives its own events does not loop, since those runs \
@@ -47,12 +47,12 @@ pub(super) const LINTS: &[Lint] = &[
 ];
 
 /// The targets of a service that run a program: its own and those of its channels.
-fn programs(service: &ServiceEntry) -> impl Iterator<Item = &Target> {
+fn programs(service: &ServiceEntry) -> impl Iterator<Item = &TargetEntry> {
     let channels = service.channels.iter().filter_map(|channel| channel.target.as_ref());
     std::iter::once(&service.target).chain(channels).filter(|target| target.endpoint.profile.run.is_some())
 }
 
-fn output_of(target: &Target) -> Option<&str> {
+fn output_of(target: &TargetEntry) -> Option<&str> {
     target.endpoint.profile.run.as_ref()?.output.as_deref()
 }
 

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use redrive_core::book::resolve::{Level, Origin, Resolved};
+use redrive_core::book::resolve::{Resolved, RuleLevel, ValueOrigin};
 use redrive_core::ids::Attempt;
 use redrive_core::limits;
 use redrive_core::policy::backoff::Backoff;
@@ -15,7 +15,7 @@ use redrive_core::policy::rule::{FailureMatch, GrowingTimeout, NamedPolicy, Poli
 pub(super) struct UsedPolicy<'r> {
     pub policy: &'r NamedPolicy,
     index: PolicyIndex,
-    pub origin: Origin,
+    pub origin: ValueOrigin,
 }
 
 impl<'r> UsedPolicy<'r> {
@@ -37,7 +37,7 @@ pub(super) fn policies<'r>(rule: &'r Resolved<'_>) -> impl Iterator<Item = UsedP
 pub(super) fn chosen_policies<'r>(rule: &'r Resolved<'_>) -> impl Iterator<Item = UsedPolicy<'r>> {
     let transient = rule.retry_policy().map(|policy| &policy.name);
     let is_chosen = move |used: &UsedPolicy<'r>| {
-        used.origin.level != Level::BuiltIn || Some(&used.policy.name) == transient
+        used.origin.level != RuleLevel::BuiltIn || Some(&used.policy.name) == transient
     };
     each_once(named(rule).filter(is_chosen))
 }

@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 
 use super::{labels, quoted, span};
 use redrive_core::alerts::OWN_SERVICE;
-use redrive_core::alerts::covers::Covers;
+use redrive_core::alerts::scope::AlertScope;
 use redrive_core::alerts::value::bound;
 use redrive_core::book::RuleBook;
-use redrive_core::book::expression::{Condition, Grouping, Metric, Op};
+use redrive_core::book::expression::{AlertMetric, Condition, Grouping, ThresholdOp};
 use redrive_core::limits;
 use redrive_core::metric_names as names;
 use redrive_core::metric_names::MetricName;
@@ -17,33 +17,35 @@ use redrive_core::metric_names::MetricName;
 /// ExportGap a condition cannot be exported.
 type ExportGap = &'static str;
 
-pub(super) fn of(book: &RuleBook, covers: &Covers, when: &Condition) -> Result<String, ExportGap> {
+pub(super) fn of(book: &RuleBook, covers: &AlertScope, when: &Condition) -> Result<String, ExportGap> {
     if when.by == Some(Grouping::Fingerprint) {
         return Err("failure groups are unbounded and have no series");
     }
     let builder = ExpressionBuilder { book, covers, when };
     match when.metric {
-        Metric::ErrorRate | Metric::TransientRate => builder.failures(),
-        Metric::UnavailableRate => builder.share(names::UNAVAILABLE, "", names::DEPENDENCY_ATTEMPTS),
-        Metric::RetryRate => builder.share(names::RETRIED, "", names::FIRST_ATTEMPTS),
-        Metric::ExhaustedRate => builder.share(names::EXHAUSTED, "", names::DELIVERIES),
-        Metric::DeadLetterInflow => builder.count(names::DELIVERIES, "outcome=\"dead\""),
-        Metric::AuthFailures => builder.refusals(),
-        Metric::ConfigFailures => builder.count(names::CONFIG_FAILURES, ""),
-        Metric::DeadLetters => builder.stands("sum", names::DEAD_LETTERS),
-        Metric::DeadLetterAge => builder.stands("max", names::DEAD_LETTER_AGE),
-        Metric::ConsumerLag if when.by == Some(Grouping::Source) => builder.stands("sum", names::SOURCE_LAG),
-        Metric::ConsumerLag => builder.stands("sum", names::WAITING),
-        Metric::OldestWaiting => builder.stands("max", names::OLDEST_WAITING),
-        Metric::LatencyP99 => builder.latency(),
-        Metric::BreakerOpen | Metric::BreakerOpened => Ok(builder.breaker()),
-        Metric::Trouble(_) => Err("Redrive notifies at once, and there is no series"),
+        AlertMetric::ErrorRate | AlertMetric::TransientRate => builder.failures(),
+        AlertMetric::UnavailableRate => builder.share(names::UNAVAILABLE, "", names::DEPENDENCY_ATTEMPTS),
+        AlertMetric::RetryRate => builder.share(names::RETRIED, "", names::FIRST_ATTEMPTS),
+        AlertMetric::ExhaustedRate => builder.share(names::EXHAUSTED, "", names::DELIVERIES),
+        AlertMetric::DeadLetterInflow => builder.count(names::DELIVERIES, "outcome=\"dead\""),
+        AlertMetric::AuthFailures => builder.refusals(),
+        AlertMetric::ConfigFailures => builder.count(names::CONFIG_FAILURES, ""),
+        AlertMetric::DeadLetters => builder.stands("sum", names::DEAD_LETTERS),
+        AlertMetric::DeadLetterAge => builder.stands("max", names::DEAD_LETTER_AGE),
+        AlertMetric::ConsumerLag if when.by == Some(Grouping::Source) => {
+            builder.stands("sum", names::SOURCE_LAG)
+        }
+        AlertMetric::ConsumerLag => builder.stands("sum", names::WAITING),
+        AlertMetric::OldestWaiting => builder.stands("max", names::OLDEST_WAITING),
+        AlertMetric::LatencyP99 => builder.latency(),
+        AlertMetric::BreakerOpen | AlertMetric::BreakerOpened => Ok(builder.breaker()),
+        AlertMetric::Incident(_) => Err("Redrive notifies at once, and there is no series"),
     }
 }
 
 struct ExpressionBuilder<'a> {
     book: &'a RuleBook,
-    covers: &'a Covers,
+    covers: &'a AlertScope,
     when: &'a Condition,
 }
 
@@ -56,17 +58,17 @@ impl ExpressionBuilder<'_> {
             _ => format!("dependency!~{}", quoted(&format!("{OWN_SERVICE}[:.].*"))),
         };
         let wanted: Vec<(&str, String)> = match self.covers {
-            Covers::Everything => {
+            AlertScope::Everything => {
                 let own = ["service", "dependency"].into_iter().filter(|label| has(label));
                 own.map(|label| (label, without_own(label))).collect()
             }
-            Covers::Dependency(name) => vec![("dependency", equals("dependency", name.as_str()))],
-            Covers::Service(service) => vec![("service", equals("service", service.as_str()))],
-            Covers::Channel(service, channel) => vec![
+            AlertScope::Dependency(name) => vec![("dependency", equals("dependency", name.as_str()))],
+            AlertScope::Service(service) => vec![("service", equals("service", service.as_str()))],
+            AlertScope::Channel(service, channel) => vec![
                 ("service", equals("service", service.as_str())),
                 ("channel", equals("channel", channel.as_str())),
             ],
-            Covers::Row(service, channel, pattern) => {
+            AlertScope::Row(service, channel, pattern) => {
                 if !pattern.is_exact() {
                     return Err("a pattern is not a label, and its event types are not known in advance");
                 }
@@ -104,10 +106,10 @@ impl ExpressionBuilder<'_> {
     fn limit(&self, times: f64) -> String {
         let Some(limit) = self.when.limit else { return "> 0".to_owned() };
         let op = match limit.op {
-            Op::Above => ">",
-            Op::AtLeast => ">=",
-            Op::Below => "<",
-            Op::AtMost => "<=",
+            ThresholdOp::Above => ">",
+            ThresholdOp::AtLeast => ">=",
+            ThresholdOp::Below => "<",
+            ThresholdOp::AtMost => "<=",
         };
         // Rounds away the noise of a division.
         let bound = (bound(limit.value) * times * 1e9).round() / 1e9;
@@ -133,8 +135,8 @@ impl ExpressionBuilder<'_> {
     /// Shares of failed attempts, of services or of dependencies.
     fn failures(&self) -> Result<String, ExportGap> {
         let of_dependency =
-            matches!(self.covers, Covers::Dependency(_)) || self.when.by == Some(Grouping::Dependency);
-        let of_type = matches!(self.covers, Covers::Row(..)) || self.when.by == Some(Grouping::EventType);
+            matches!(self.covers, AlertScope::Dependency(_)) || self.when.by == Some(Grouping::Dependency);
+        let of_type = matches!(self.covers, AlertScope::Row(..)) || self.when.by == Some(Grouping::EventType);
         let (attempts, failures) = match (of_dependency, of_type) {
             (true, _) => (names::DEPENDENCY_ATTEMPTS, names::DEPENDENCY_FAILURES),
             (false, true) => (names::ATTEMPTS, names::FAILURES),
@@ -143,7 +145,9 @@ impl ExpressionBuilder<'_> {
         };
         let by_category = self.when.by == Some(Grouping::Category);
         match self.when.metric {
-            Metric::TransientRate => self.share(failures, "category=~\"transient|rate-limited\"", attempts),
+            AlertMetric::TransientRate => {
+                self.share(failures, "category=~\"transient|rate-limited\"", attempts)
+            }
             _ if by_category => {
                 let mut all = self.when.clone();
                 all.by = None;
@@ -155,7 +159,7 @@ impl ExpressionBuilder<'_> {
     }
 
     fn count(&self, metric: MetricName, more: &str) -> Result<String, ExportGap> {
-        let is_rate = matches!(self.when.metric, Metric::DeadLetterInflow | Metric::AuthFailures);
+        let is_rate = matches!(self.when.metric, AlertMetric::DeadLetterInflow | AlertMetric::AuthFailures);
         let window = self.when.window().unwrap_or(limits::ALERT_OVER_DEFAULT);
         // A rate is compared as a count within its window.
         let times = if is_rate { window.as_secs_f64() } else { 1.0 };
@@ -167,12 +171,12 @@ impl ExpressionBuilder<'_> {
         if self.when.by == Some(Grouping::Source) {
             return Err("no series has the labels for this");
         }
-        if self.when.by.is_some() || *self.covers != Covers::Everything {
+        if self.when.by.is_some() || *self.covers != AlertScope::Everything {
             return self.count(names::AUTH_FAILURES, "");
         }
         let window = self.when.window().unwrap_or(limits::ALERT_OVER_DEFAULT);
         let (theirs, ours) =
-            (self.increase(names::AUTH_FAILURES, "")?, self.increase(names::DOOR_REFUSALS, "")?);
+            (self.increase(names::AUTH_FAILURES, "")?, self.increase(names::AUTH_REJECTED, "")?);
         let limit = self.limit(window.as_secs_f64());
         // Without `or`, a sum with a missing series has no value.
         Ok(format!("({theirs} or vector(0)) + ({ours} or vector(0)) {limit}"))
@@ -185,7 +189,7 @@ impl ExpressionBuilder<'_> {
 
     fn latency(&self) -> Result<String, ExportGap> {
         let of_dependency =
-            matches!(self.covers, Covers::Dependency(_)) || self.when.by == Some(Grouping::Dependency);
+            matches!(self.covers, AlertScope::Dependency(_)) || self.when.by == Some(Grouping::Dependency);
         let metric = if of_dependency { names::DEPENDENCY_DURATION } else { names::ATTEMPT_DURATION };
         let window = span(self.when.window().unwrap_or(limits::ALERT_OVER_DEFAULT));
         let series = self.series(metric, "_bucket", "")?;
@@ -196,11 +200,11 @@ impl ExpressionBuilder<'_> {
     fn breaker(&self) -> String {
         let open = "state=~\"open|half-open\"";
         let which = match self.covers {
-            Covers::Everything => {
+            AlertScope::Everything => {
                 format!("dependency!~{}", quoted(&format!("{OWN_SERVICE}[:.].*")))
             }
-            Covers::Dependency(name) => equals("dependency", name.as_str()),
-            Covers::Service(_) | Covers::Channel(..) | Covers::Row(..) => {
+            AlertScope::Dependency(name) => equals("dependency", name.as_str()),
+            AlertScope::Service(_) | AlertScope::Channel(..) | AlertScope::Row(..) => {
                 let called: BTreeSet<String> =
                     self.covers.dependencies(self.book).map(|name| regex::escape(name.as_str())).collect();
                 let called: Vec<String> = called.into_iter().collect();
@@ -209,7 +213,7 @@ impl ExpressionBuilder<'_> {
         };
         let state = names::BREAKER_STATE.name;
         let is_open = format!("max by (dependency) ({state}{{{which},{open}}}) > 0");
-        if self.when.metric == Metric::BreakerOpen {
+        if self.when.metric == AlertMetric::BreakerOpen {
             return is_open;
         }
         let (trips, window) = (names::BREAKER_TRIPS.name, span(limits::BREAKER_OPENED_WITHIN));

@@ -8,18 +8,18 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::{letter_name, limit, matcher, reaction, trip};
-use redrive_core::book::model::{At, Facts, ReactionName, Switch};
-use redrive_core::book::problem::Span;
-use redrive_core::book::resolve::{Known, Level, Origin, Resolved, ResolvedTimeouts};
-use redrive_core::book::words::Word;
+use redrive_core::book::keywords::Keyword;
+use redrive_core::book::model::{AlertSwitch, At, DeclaredFacts, ReactionName};
+use redrive_core::book::problem::BookSpan;
+use redrive_core::book::problem::Position;
+use redrive_core::book::resolve::{Resolved, ResolvedTimeouts, ResolvedValue, RuleLevel, ValueOrigin};
 use redrive_core::book::{EMBEDDED, RuleBook};
 use redrive_core::limits;
 use redrive_core::policy::backoff::Backoff;
 use redrive_core::policy::budget::BudgetSettings;
-use redrive_core::policy::catalog::Kind;
-use redrive_core::policy::category::{Category, Code};
-use redrive_core::policy::rule::{FailureMatch, Meaning, Reaction};
-use redrive_core::position::Position;
+use redrive_core::policy::catalog::DependencyKind;
+use redrive_core::policy::category::{Category, FailureCode};
+use redrive_core::policy::rule::{FailureMatch, OverrideMeaning, Reaction};
 use redrive_core::text::{Rate, show_duration, show_size};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -41,8 +41,8 @@ pub struct ExplainedValue {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExplainedOrigin {
-    At(Origin),
-    ForTheBook(Span),
+    At(ValueOrigin),
+    ForTheBook(BookSpan),
 }
 
 impl ExplainedOrigin {
@@ -63,13 +63,13 @@ impl ExplainedOrigin {
         match self {
             Self::ForTheBook(_) => "book",
             Self::At(origin) => match origin.level {
-                Level::Row => "row",
-                Level::Channel => "channel",
-                Level::Service => "service",
-                Level::Dependency => "dependency",
-                Level::Kind => "kind",
-                Level::Defaults => "defaults",
-                Level::BuiltIn => "built-in",
+                RuleLevel::Row => "row",
+                RuleLevel::Channel => "channel",
+                RuleLevel::Service => "service",
+                RuleLevel::Dependency => "dependency",
+                RuleLevel::Kind => "kind",
+                RuleLevel::Defaults => "defaults",
+                RuleLevel::BuiltIn => "built-in",
             },
         }
     }
@@ -129,30 +129,37 @@ pub fn to_json(book: &RuleBook, resolved: &Resolved<'_>) -> Value {
 }
 
 impl ExplainedValue {
-    fn new(key: &str, value: impl Into<Value>, shown: impl Into<String>, origin: Origin) -> Self {
+    fn new(key: &str, value: impl Into<Value>, shown: impl Into<String>, origin: ValueOrigin) -> Self {
         let label = key.replace('_', " ");
         let (key, note) = (key.to_owned(), String::new());
-        Self { key, label, value: value.into(), shown: shown.into(), note, stated: ExplainedOrigin::At(origin) }
+        Self {
+            key,
+            label,
+            value: value.into(),
+            shown: shown.into(),
+            note,
+            stated: ExplainedOrigin::At(origin),
+        }
     }
 
-    fn word(key: &str, word: &str, origin: Origin) -> Self {
+    fn word(key: &str, word: &str, origin: ValueOrigin) -> Self {
         Self::new(key, word, word, origin)
     }
 
-    fn setting(key: &str, known: &Known<impl Word>) -> Self {
+    fn setting(key: &str, known: &ResolvedValue<impl Keyword>) -> Self {
         Self::word(key, known.value.as_word(), known.origin)
     }
 
-    fn number<N: Copy + Into<Value> + ToString>(key: &str, known: &Known<N>) -> Self {
+    fn number<N: Copy + Into<Value> + ToString>(key: &str, known: &ResolvedValue<N>) -> Self {
         Self::new(key, known.value, known.value.to_string(), known.origin)
     }
 
-    fn span(key: &str, known: &Known<Duration>) -> Self {
+    fn span(key: &str, known: &ResolvedValue<Duration>) -> Self {
         let (value, shown) = (millis(known.value), show_duration(known.value));
         Self { label: key.replace('_', " "), ..Self::new(&format!("{key}_ms"), value, shown, known.origin) }
     }
 
-    fn rate(key: &str, known: &Known<Rate>) -> Self {
+    fn rate(key: &str, known: &ResolvedValue<Rate>) -> Self {
         let (value, shown) = (known.value.as_per_second(), known.value.to_string());
         let rate = Self::new(&format!("{key}_per_second"), value, shown, known.origin);
         Self { label: key.replace('_', " "), ..rate }
@@ -193,25 +200,25 @@ pub fn millis(span: Duration) -> Value {
     (span.as_secs_f64() * 1_000.0).into()
 }
 
-const fn at_level(level: Level, span: Span) -> Origin {
-    Origin { level, span: Some(span) }
+const fn at_level(level: RuleLevel, span: BookSpan) -> ValueOrigin {
+    ValueOrigin { level, span: Some(span) }
 }
 
 fn delivery(resolved: &Resolved<'_>) -> Vec<ExplainedValue> {
     let target_level = match resolved.channel {
-        Some(channel) if channel.target.is_some() => Level::Channel,
-        Some(_) | None => Level::Service,
+        Some(channel) if channel.target.is_some() => RuleLevel::Channel,
+        Some(_) | None => RuleLevel::Service,
     };
     let target = &resolved.target.endpoint;
     let (kind, place) = (target.key(), target.profile.shown.as_str());
     let target_origin = at_level(target_level, resolved.target.span);
-    let Known { value: dependency, origin } = &resolved.dependency;
+    let ResolvedValue { value: dependency, origin } = &resolved.dependency;
     let mut values = vec![
         ExplainedValue::new("target", json!({ "kind": kind, "address": place }), kind, target_origin)
             .noting(place),
     ];
     if let Some(batch) = &target.profile.batch {
-        let origin = batch.stated_at.map_or(Origin::BUILT_IN, |span| at_level(target_level, span));
+        let origin = batch.stated_at.map_or(ValueOrigin::BUILT_IN, |span| at_level(target_level, span));
         values.push(ExplainedValue::new("batch_max", batch.max, batch.max.to_string(), origin));
     }
     values.extend([
@@ -292,15 +299,15 @@ pub fn backoff(backoff: &Backoff) -> String {
 fn classify(resolved: &Resolved<'_>) -> Vec<ExplainedValue> {
     let rows = resolved.classify.iter().map(|(row, level)| {
         let meaning = match row.meaning {
-            Meaning::Failure(category) => category.as_str(),
-            Meaning::Delivered => "delivered",
+            OverrideMeaning::Failure(category) => category.as_str(),
+            OverrideMeaning::Delivered => "delivered",
         };
         let when = matcher(&row.when);
-        let span = Span { position: row.position, ..Span::default() };
+        let span = BookSpan { position: row.position, ..BookSpan::default() };
         let value = json!({
             "when": when,
             "as": meaning,
-            "code": row.code.as_ref().map(Code::as_str),
+            "code": row.code.as_ref().map(FailureCode::as_str),
             "because": row.because.as_deref(),
         });
         let row_value = ExplainedValue::new("", value, meaning, at_level(*level, span));
@@ -316,11 +323,13 @@ fn breaker(resolved: &Resolved<'_>) -> Vec<ExplainedValue> {
     let Some(breaker) = &resolved.rule.breaker else { return values };
     let settings = &breaker.settings;
     values.push(ExplainedValue::word("trip", &trip(settings.trip()), origin));
-    values.push(ExplainedValue::span("open", &Known { value: settings.open(), origin }));
+    values.push(ExplainedValue::span("open", &ResolvedValue { value: settings.open(), origin }));
     for (key, count) in [("probes", settings.probes()), ("close_after", settings.close_after())] {
-        values.push(ExplainedValue::number(key, &Known { value: count.get(), origin }));
+        values.push(ExplainedValue::number(key, &ResolvedValue { value: count.get(), origin }));
     }
-    values.extend(settings.reset().map(|value| ExplainedValue::span("reset", &Known { value, origin })));
+    values.extend(
+        settings.reset().map(|value| ExplainedValue::span("reset", &ResolvedValue { value, origin })),
+    );
     values.push(ExplainedValue::word("count", settings.count().as_word(), origin));
     for (key, kinds) in [("ignores", &breaker.ignores), ("counts", &breaker.counts)] {
         if !kinds.is_empty() {
@@ -353,7 +362,8 @@ fn timeouts(resolved: &Resolved<'_>) -> Vec<ExplainedValue> {
 }
 
 fn permits(resolved: &Resolved<'_>) -> Vec<ExplainedValue> {
-    let by_cores = resolved.kind == Kind::Process && resolved.in_flight.origin.level == Level::Kind;
+    let by_cores =
+        resolved.kind == DependencyKind::Process && resolved.in_flight.origin.level == RuleLevel::Kind;
     let note = if by_cores { "the number of CPU cores" } else { "" };
     let mut values = vec![ExplainedValue::number("in_flight", &resolved.in_flight).noting(note)];
     values.extend(resolved.rate.as_ref().map(|known| ExplainedValue::rate("rate", known)));
@@ -363,7 +373,7 @@ fn permits(resolved: &Resolved<'_>) -> Vec<ExplainedValue> {
         "ramp-up to twice the usual rate after an outage"
     };
     values.push(ExplainedValue::span("ramp", &resolved.ramp).noting(note));
-    let Known { value, origin } = resolved.rate_growth;
+    let ResolvedValue { value, origin } = resolved.rate_growth;
     let growth = ExplainedValue::new("rate_growth", value.get(), value.to_string(), origin);
     values.push(growth.noting("per second, after throttling"));
     let memory = ExplainedValue::span("rate_memory", &resolved.rate_memory);
@@ -408,7 +418,7 @@ fn idempotency(resolved: &Resolved<'_>) -> Vec<ExplainedValue> {
         ExplainedValue::word(
             "key",
             own.key_shown(),
-            own.key.as_ref().map_or(Origin::BUILT_IN, |key| key.origin),
+            own.key.as_ref().map_or(ValueOrigin::BUILT_IN, |key| key.origin),
         ),
         ExplainedValue::span("ttl", &own.ttl),
     ]
@@ -427,7 +437,7 @@ fn dead_letter(resolved: &Resolved<'_>) -> Vec<ExplainedValue> {
     let categories: Vec<&str> = letter.categories.iter().map(|category| category.as_str()).collect();
     values.push(ExplainedValue::setting("reprocess", &letter.reprocess).noting(categories.join(", ")));
     values.push(ExplainedValue::number("reprocess_max", &letter.reprocess_max));
-    if let Some(Known { value, origin }) = &letter.reprocess_cron {
+    if let Some(ResolvedValue { value, origin }) = &letter.reprocess_cron {
         values.push(
             ExplainedValue::word("reprocess_cron", value.as_str(), *origin).noting("in UTC".to_owned()),
         );
@@ -436,8 +446,10 @@ fn dead_letter(resolved: &Resolved<'_>) -> Vec<ExplainedValue> {
 }
 
 fn alerts(book: &RuleBook, resolved: &Resolved<'_>) -> Vec<ExplainedValue> {
-    let of_rule =
-        resolved.alerts.iter().map(|(alert, level)| (*alert, ExplainedOrigin::At(at_level(*level, alert.span))));
+    let of_rule = resolved
+        .alerts
+        .iter()
+        .map(|(alert, level)| (*alert, ExplainedOrigin::At(at_level(*level, alert.span))));
     let of_book = book.sections().alerts.iter().map(|alert| (alert, ExplainedOrigin::ForTheBook(alert.span)));
     let values = of_rule.chain(of_book).map(|(alert, stated)| {
         let when = alert.when.to_string();
@@ -449,12 +461,12 @@ fn alerts(book: &RuleBook, resolved: &Resolved<'_>) -> Vec<ExplainedValue> {
             "escalate": alert.escalate,
             "repeat": show_duration(alert.repeats_every()),
             "action": alert.action,
-            "off": alert.switch == Switch::Off,
+            "off": alert.switch == AlertSwitch::Off,
         });
         let note = match alert.switch {
-            Switch::Off => "off".to_owned(),
-            Switch::On if alert.to.is_empty() => String::new(),
-            Switch::On => format!("to {}", alert.to.join(", ")),
+            AlertSwitch::Off => "off".to_owned(),
+            AlertSwitch::On if alert.to.is_empty() => String::new(),
+            AlertSwitch::On => format!("to {}", alert.to.join(", ")),
         };
         let shown = alert.severity.as_str().to_owned();
         ExplainedValue { key: String::new(), label: when, value, shown, note, stated }
@@ -477,8 +489,8 @@ fn facts(book: &RuleBook, resolved: &Resolved<'_>) -> Vec<ExplainedValue> {
     found
 }
 
-fn facts_of(facts: &Facts, level: Level) -> Vec<ExplainedValue> {
-    let Facts {
+fn facts_of(facts: &DeclaredFacts, level: RuleLevel) -> Vec<ExplainedValue> {
+    let DeclaredFacts {
         rate,
         p99,
         sla,
@@ -496,10 +508,10 @@ fn facts_of(facts: &Facts, level: Level) -> Vec<ExplainedValue> {
     } = facts;
     let origin = |span| at_level(level, span);
     let span = |key, at: &Option<At<Duration>>| {
-        at.as_ref().map(|at| ExplainedValue::span(key, &Known::stated(level, at)))
+        at.as_ref().map(|at| ExplainedValue::span(key, &ResolvedValue::stated(level, at)))
     };
     let number = |key, at: &Option<At<u64>>| {
-        at.as_ref().map(|at| ExplainedValue::number(key, &Known::stated(level, at)))
+        at.as_ref().map(|at| ExplainedValue::number(key, &ResolvedValue::stated(level, at)))
     };
     let idempotent_by = idempotent_by.as_ref().map(|at| {
         let pattern = at.value.pattern.as_word();
@@ -509,7 +521,7 @@ fn facts_of(facts: &Facts, level: Level) -> Vec<ExplainedValue> {
             .noting(store.unwrap_or_default())
     });
     let values = [
-        rate.as_ref().map(|at| ExplainedValue::rate("rate", &Known::stated(level, at))),
+        rate.as_ref().map(|at| ExplainedValue::rate("rate", &ResolvedValue::stated(level, at))),
         span("p99", p99),
         span("sla", sla),
         span("lease", lease),

@@ -7,16 +7,16 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::{breaker_name, cell, days, idempotency, letter_name, limit, matcher, reaction, title_case, trip};
-use redrive_core::alerts::Trouble;
+use redrive_core::alerts::Incident;
 use redrive_core::book::RuleBook;
-use redrive_core::book::expression::{Condition, Limit, Metric, Op, Quantity};
+use redrive_core::book::expression::{AlertMetric, Condition, Quantity, Threshold, ThresholdOp};
+use redrive_core::book::keywords::Keyword;
 use redrive_core::book::model::{Alert, AlertSeverity, IdempotencyBy, ReactionName};
-use redrive_core::book::resolve::{Level, Resolved};
-use redrive_core::book::words::Word;
-use redrive_core::policy::answer::{Answer, What};
+use redrive_core::book::resolve::{Resolved, RuleLevel};
+use redrive_core::policy::answer::{AnswerKind, TargetAnswer};
 use redrive_core::policy::category::Category;
 use redrive_core::policy::classify::{Outcome, classify};
-use redrive_core::policy::rule::{FailureMatch, Matcher, Meaning};
+use redrive_core::policy::rule::{FailureMatch, Matcher, OverrideMeaning};
 use redrive_core::text::{Rate, show_duration};
 
 const OPEN: &str = "not declared";
@@ -63,8 +63,8 @@ fn overrides(resolved: &Resolved<'_>) -> String {
         .to_owned();
     for (row, _) in &resolved.classify {
         let meaning = match row.meaning {
-            Meaning::Failure(category) => category.as_str(),
-            Meaning::Delivered => "delivered",
+            OverrideMeaning::Failure(category) => category.as_str(),
+            OverrideMeaning::Delivered => "delivered",
         };
         let usual = usual_category(&row.when, resolved.rule.timeouts.category);
         let reason = row.because.as_deref().unwrap_or("–");
@@ -78,8 +78,8 @@ fn overrides(resolved: &Resolved<'_>) -> String {
 
 /// The category without the override, if the status or the code alone decides it.
 fn usual_category(when: &Matcher, timeout_category: Category) -> String {
-    let of = |what: What<'_>| {
-        let answer = Answer { what, message: "", retry_after: None };
+    let of = |what: AnswerKind<'_>| {
+        let answer = TargetAnswer { what, message: "", retry_after: None };
         match classify(&answer, &[], timeout_category) {
             Outcome::Failed(failure) => failure.category.as_str(),
             Outcome::Delivered { .. } => "delivered",
@@ -88,14 +88,14 @@ fn usual_category(when: &Matcher, timeout_category: Category) -> String {
     let mut found: Vec<&str> = Vec::new();
     for range in &when.statuses {
         for status in range.first..=range.last {
-            let word = of(What::Http { status, headers: &(), body: "" });
+            let word = of(AnswerKind::Http { status, headers: &(), body: "" });
             if !found.contains(&word) {
                 found.push(word);
             }
         }
     }
     if let (true, Some(code)) = (found.is_empty(), &when.code) {
-        found.push(of(What::Reported { code: code.as_str() }));
+        found.push(of(AnswerKind::Reported { code: code.as_str() }));
     }
     if found.is_empty() { "any".to_owned() } else { found.join(", ") }
 }
@@ -129,7 +129,7 @@ fn further_reactions(resolved: &Resolved<'_>) -> String {
     for (kind, known) in &resolved.reactions {
         // Unknown and internal failures follow the named policy unless stated otherwise.
         let is_named = *kind == FailureMatch::Category(Category::Transient) || known == transient;
-        if !is_named && known.origin.level != Level::BuiltIn {
+        if !is_named && known.origin.level != RuleLevel::BuiltIn {
             let _ = writeln!(lines, "- **On {}:** {}", kind, reaction(&known.value));
         }
     }
@@ -166,17 +166,18 @@ fn letter_alert(book: &RuleBook, resolved: &Resolved<'_>) -> String {
         return entries_per_minute(known.value);
     }
     let all = resolved.alerts.iter().map(|(alert, _)| *alert).chain(&book.sections().alerts);
-    let on_inflow = all.map(|alert| &alert.when).filter(|when| when.metric == Metric::DeadLetterInflow);
+    let on_inflow = all.map(|alert| &alert.when).filter(|when| when.metric == AlertMetric::DeadLetterInflow);
     let limits: Vec<String> = on_inflow
         .filter_map(|when| match when.limit {
-            Some(Limit { op: Op::Above, value: Quantity::Rate(rate) }) => {
+            Some(Threshold { op: ThresholdOp::Above, value: Quantity::Rate(rate) }) => {
                 Some(entries_per_minute(rate) + &scope(when))
             }
-            Some(Limit { op, value: Quantity::Rate(rate) }) => {
+            Some(Threshold { op, value: Quantity::Rate(rate) }) => {
                 Some(format!("{} {}{}", operator(op), entries_per_minute(rate), scope(when)))
             }
-            Some(Limit {
-                value: Quantity::Share(_) | Quantity::Count(_) | Quantity::Duration(_), ..
+            Some(Threshold {
+                value: Quantity::Share(_) | Quantity::Count(_) | Quantity::Duration(_),
+                ..
             })
             | None => None,
         })
@@ -236,15 +237,19 @@ fn timeouts(book: &RuleBook, resolved: &Resolved<'_>) -> String {
 }
 
 struct AlertRow {
-    metric: Metric,
+    metric: AlertMetric,
     threshold: String,
     severity: AlertSeverity,
     action: Option<String>,
 }
 
 /// Every rule should have an alert on these.
-const EXPECTED: [Metric; 4] =
-    [Metric::RetryRate, Metric::DeadLetterInflow, Metric::ConsumerLag, Metric::BreakerOpen];
+const EXPECTED: [AlertMetric; 4] = [
+    AlertMetric::RetryRate,
+    AlertMetric::DeadLetterInflow,
+    AlertMetric::ConsumerLag,
+    AlertMetric::BreakerOpen,
+];
 
 fn alerting(book: &RuleBook, resolved: &Resolved<'_>) -> String {
     let mut lines = "### Alerting\n\
@@ -291,14 +296,14 @@ fn alert_rows(book: &RuleBook, resolved: &Resolved<'_>) -> Vec<AlertRow> {
         // This limit of the rule is an alert by itself.
         let threshold = format!("> {}/min", trimmed(known.value.as_per_second() * 60.0));
         let severity = AlertSeverity::Critical;
-        rows.insert(0, AlertRow { metric: Metric::DeadLetterInflow, threshold, severity, action: None });
+        rows.insert(0, AlertRow { metric: AlertMetric::DeadLetterInflow, threshold, severity, action: None });
     }
     rows
 }
 
 fn threshold(when: &Condition) -> String {
     match (when.limit, when.lasting) {
-        (Some(Limit { op, value }), _) => {
+        (Some(Threshold { op, value }), _) => {
             format!("{} {}{}", operator(op), quantity(value, when.metric), scope(when))
         }
         (None, Some(lasting)) => format!("> {}{}", minutes(lasting), group(when)),
@@ -316,21 +321,21 @@ fn group(when: &Condition) -> String {
     when.by.map(|by| format!(" by {}", by.as_str().replace('_', " "))).unwrap_or_default()
 }
 
-const fn operator(op: Op) -> &'static str {
+const fn operator(op: ThresholdOp) -> &'static str {
     match op {
-        Op::Above => ">",
-        Op::AtLeast => "≥",
-        Op::Below => "<",
-        Op::AtMost => "≤",
+        ThresholdOp::Above => ">",
+        ThresholdOp::AtLeast => "≥",
+        ThresholdOp::Below => "<",
+        ThresholdOp::AtMost => "≤",
     }
 }
 
-fn quantity(value: Quantity, metric: Metric) -> String {
+fn quantity(value: Quantity, metric: AlertMetric) -> String {
     match value {
         Quantity::Share(share) => share.to_string(),
-        Quantity::Count(count) if metric == Metric::ConsumerLag => format!("{count} messages"),
+        Quantity::Count(count) if metric == AlertMetric::ConsumerLag => format!("{count} messages"),
         Quantity::Count(count) => count.to_string(),
-        Quantity::Rate(rate) if metric == Metric::DeadLetterInflow => {
+        Quantity::Rate(rate) if metric == AlertMetric::DeadLetterInflow => {
             format!("{}/min", trimmed(rate.as_per_second() * 60.0))
         }
         Quantity::Rate(rate) => rate.to_string(),
@@ -346,34 +351,34 @@ fn minutes(span: Duration) -> String {
     }
 }
 
-const fn metric_title(metric: Metric) -> &'static str {
+const fn metric_title(metric: AlertMetric) -> &'static str {
     match metric {
-        Metric::ErrorRate => "Error rate",
-        Metric::TransientRate => "Transient error rate",
-        Metric::UnavailableRate => "503 rate",
-        Metric::RetryRate => "Retry rate",
-        Metric::ExhaustedRate => "Retries exhausted",
-        Metric::DeadLetters => "DLQ depth",
-        Metric::DeadLetterInflow => "DLQ inflow",
-        Metric::DeadLetterAge => "DLQ age",
-        Metric::BreakerOpen => "Circuit breaker open",
-        Metric::BreakerOpened => "Circuit breaker opened",
-        Metric::AuthFailures => "Authentication failures",
-        Metric::ConfigFailures => "Configuration failures",
-        Metric::ConsumerLag => "Consumer lag",
-        Metric::OldestWaiting => "Oldest waiting",
-        Metric::LatencyP99 => "Latency p99",
-        Metric::Trouble(Trouble::CredentialsRefused) => "Credentials refused",
-        Metric::Trouble(Trouble::Misconfigured) => "Configuration failure",
-        Metric::Trouble(Trouble::InternalFailure) => "Internal failure",
-        Metric::Trouble(Trouble::PolicyExhausted) => "Retries of a policy exhausted",
-        Metric::Trouble(Trouble::EventDamaged) => "Damaged event",
-        Metric::Trouble(Trouble::ServiceRemoved) => "Service removed while deliveries wait",
-        Metric::Trouble(Trouble::SecretGone) => "Secret without a value",
-        Metric::Trouble(Trouble::ArchiveStuck) => "Archive write failing",
-        Metric::Trouble(Trouble::ArchiveIncomplete) => "Event missing from the archive",
-        Metric::Trouble(Trouble::IssuerGone) => "Issuer keys unavailable",
-        Metric::Trouble(Trouble::CertificateRefused) => "Certificate refused",
+        AlertMetric::ErrorRate => "Error rate",
+        AlertMetric::TransientRate => "Transient error rate",
+        AlertMetric::UnavailableRate => "503 rate",
+        AlertMetric::RetryRate => "Retry rate",
+        AlertMetric::ExhaustedRate => "Retries exhausted",
+        AlertMetric::DeadLetters => "DLQ depth",
+        AlertMetric::DeadLetterInflow => "DLQ inflow",
+        AlertMetric::DeadLetterAge => "DLQ age",
+        AlertMetric::BreakerOpen => "Circuit breaker open",
+        AlertMetric::BreakerOpened => "Circuit breaker opened",
+        AlertMetric::AuthFailures => "Authentication failures",
+        AlertMetric::ConfigFailures => "Configuration failures",
+        AlertMetric::ConsumerLag => "Consumer lag",
+        AlertMetric::OldestWaiting => "Oldest waiting",
+        AlertMetric::LatencyP99 => "Latency p99",
+        AlertMetric::Incident(Incident::CredentialsRefused) => "Credentials refused",
+        AlertMetric::Incident(Incident::Misconfigured) => "Configuration failure",
+        AlertMetric::Incident(Incident::InternalFailure) => "Internal failure",
+        AlertMetric::Incident(Incident::PolicyExhausted) => "Retries of a policy exhausted",
+        AlertMetric::Incident(Incident::EventDamaged) => "Damaged event",
+        AlertMetric::Incident(Incident::ServiceRemoved) => "Service removed while deliveries wait",
+        AlertMetric::Incident(Incident::SecretGone) => "Secret without a value",
+        AlertMetric::Incident(Incident::ArchiveStuck) => "Archive write failing",
+        AlertMetric::Incident(Incident::ArchiveIncomplete) => "Event missing from the archive",
+        AlertMetric::Incident(Incident::IssuerGone) => "Issuer keys unavailable",
+        AlertMetric::Incident(Incident::CertificateRefused) => "Certificate refused",
     }
 }
 

@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use redrive_core::book::Connectors;
 use redrive_core::book::expression;
-use redrive_core::book::schema::{BOOK, Need, Object, Role, Type};
+use redrive_core::book::schema::{BOOK, KeyPresence, KeyRole, ObjectSchema, ValueType};
 use redrive_core::book::validate::describe;
-use redrive_core::policy::catalog::{self, CatalogTrip, Kind};
+use redrive_core::policy::catalog::{self, CatalogTrip, DependencyKind};
 use redrive_core::text::show_duration;
 
 #[must_use]
@@ -25,8 +25,8 @@ pub fn reference(connectors: &Connectors) -> String {
 }
 
 /// A section for each map, the outermost first.
-pub fn push_keys(page: &mut String, root: &'static Object, connectors: &Connectors) {
-    let mut objects: Vec<&'static Object> = vec![root];
+pub fn push_keys(page: &mut String, root: &'static ObjectSchema, connectors: &Connectors) {
+    let mut objects: Vec<&'static ObjectSchema> = vec![root];
     let mut next = 0;
     while let Some(object) = objects.get(next).copied() {
         next += 1;
@@ -72,7 +72,8 @@ fn catalog_breakers(page: &mut String) {
          | breaker | opens on failures | open time | probes | closes after | resets after |\n\
          | --- | --- | --- | --- | --- | --- |"
     );
-    let kinds = Kind::ALL.into_iter().filter_map(Kind::breaker).map(|breaker| (false, breaker));
+    let kinds =
+        DependencyKind::ALL.into_iter().filter_map(DependencyKind::breaker).map(|breaker| (false, breaker));
     for (named, breaker) in catalog::BREAKERS.iter().map(|breaker| (true, breaker)).chain(kinds) {
         let name = if named { format!("`{}`", breaker.name) } else { format!("kind {}", breaker.name) };
         let trip = match breaker.trip {
@@ -110,7 +111,7 @@ fn alert_language(page: &mut String) {
     }
 }
 
-fn section(page: &mut String, object: &Object, connectors: &Connectors) {
+fn section(page: &mut String, object: &ObjectSchema, connectors: &Connectors) {
     let name = capital(object.name.trim_start_matches("a ").trim_start_matches("an "));
     let _ = writeln!(page, "\n## {name}\n\n{}", object.about);
     let choices = object.one_of(connectors);
@@ -124,21 +125,22 @@ fn section(page: &mut String, object: &Object, connectors: &Connectors) {
     let _ = writeln!(page, "\n| key | value | meaning |\n| --- | --- | --- |");
     for field in object.kind_fields(connectors).into_iter().chain(object.fields) {
         let mark = match (field.need, field.role) {
-            (Need::Required, _) => " (required)",
-            (Need::Optional, Role::Fact) => " (fact)",
-            (Need::Optional, Role::Behaviour) => "",
+            (KeyPresence::Required, _) => " (required)",
+            (KeyPresence::Optional, KeyRole::Fact) => " (fact)",
+            (KeyPresence::Optional, KeyRole::Behaviour) => "",
         };
         let takes = describe(&field.takes).replace('|', "\\|");
         let _ = writeln!(page, "| `{}`{mark} | {takes} | {} |", field.key, field.about.replace('|', "\\|"));
     }
 }
 
-fn object_in(takes: &Type) -> Option<&'static Object> {
+fn object_in(takes: &ValueType) -> Option<&'static ObjectSchema> {
     match takes {
-        Type::Object(object) | Type::ShortOrLong(_, object) => Some(object),
-        Type::MapOf(inner) | Type::ListOf(inner) | Type::OneOrMany(inner) | Type::ByFailure(inner) => {
-            object_in(inner)
-        }
+        ValueType::Object(object) | ValueType::ShortOrLong(_, object) => Some(object),
+        ValueType::MapOf(inner)
+        | ValueType::ListOf(inner)
+        | ValueType::OneOrMany(inner)
+        | ValueType::ByFailure(inner) => object_in(inner),
         _ => None,
     }
 }

@@ -9,7 +9,7 @@ use super::{
 };
 use redrive_core::book::RuleBook;
 use redrive_core::book::model::{At, EventRow};
-use redrive_core::book::problem::{Problems, Span, suggest};
+use redrive_core::book::problem::{BookSpan, Problems, suggest};
 use redrive_core::event::attribute::EventType;
 use redrive_core::ids::DependencyName;
 use redrive_core::limits;
@@ -53,7 +53,7 @@ impl Scenario {
             let message =
                 "nothing arrives: the scenario has no `arrivals`, and no row of the book has a rate";
             let help = "add `arrivals`, or `facts: { rate: 10/s }` in the book";
-            problems.error("nothing-arrives", Span::default(), message, help);
+            problems.error("nothing-arrives", BookSpan::default(), message, help);
         }
         self.check_events(book, &mut problems);
         problems
@@ -65,7 +65,7 @@ impl Scenario {
         let events: f64 = completed.arrivals.iter().map(expected_events).sum();
         if events > limits::SIMULATION_EVENTS_MAX as f64 {
             let every = self.arrivals.iter().find(|arrival| arrival.scope == ArrivalScope::EveryRow);
-            let span = every.map_or_else(Span::default, |arrival| arrival.event_type.span);
+            let span = every.map_or_else(BookSpan::default, |arrival| arrival.event_type.span);
             let most = show_count(limits::SIMULATION_EVENTS_MAX);
             let message = format!("with this book the scenario has more than {most} events");
             problems.error("too-many-events", span, message, "shorten the scenario, or lower its rates");
@@ -115,7 +115,7 @@ impl Scenario {
         let called = called_dependencies(book);
         let all = DependencyName::new(ALL_DEPENDENCIES).expect("a name");
         let usual = if called.contains(&all) { None } else { self.dependencies.remove(&all) };
-        let usual = usual.unwrap_or_else(|| At { value: Behaviour::default(), span: Span::default() });
+        let usual = usual.unwrap_or_else(|| At { value: Behaviour::default(), span: BookSpan::default() });
         for name in called {
             let p99 = known_p99(book, &name);
             let behaviour = &mut self.dependencies.entry(name).or_insert_with(|| usual.clone()).value;
@@ -123,7 +123,7 @@ impl Scenario {
             behaviour.latency.get_or_insert(by_fact.unwrap_or(Latency::USUAL));
         }
         for name in self.inner_dependencies() {
-            let unnamed = || At { value: Behaviour::default(), span: Span::default() };
+            let unnamed = || At { value: Behaviour::default(), span: BookSpan::default() };
             let behaviour = &mut self.dependencies.entry(name).or_insert_with(unnamed).value;
             behaviour.latency.get_or_insert(Latency::USUAL);
         }
@@ -179,7 +179,7 @@ fn arrivals_by_facts(scenario: &Scenario, book: &RuleBook) -> Vec<Arrival> {
             continue;
         }
         arrivals.push(Arrival {
-            event_type: At { value, span: Span::default() },
+            event_type: At { value, span: BookSpan::default() },
             scope: ArrivalScope::OneType,
             sessions: None,
             poison: Share::NONE,

@@ -11,10 +11,10 @@ use super::{
     Arrival, ArrivalPattern, ArrivalScope, Behaviour, Capacity, FailureMode, FailurePhase, FaultKind,
     InnerCall, Latency, NodeFault, Scenario, Spacing, layers,
 };
-use redrive_core::book::lower::{at, duration_of, key_span, number_of, text_of};
 use redrive_core::book::model::At;
-use redrive_core::book::problem::{Problem, Problems, Severity, Span};
-use redrive_core::book::yaml::{Node, Value};
+use redrive_core::book::parse::{at, duration_of, key_span, number_of, text_of};
+use redrive_core::book::problem::{BookSpan, Problem, ProblemSeverity, Problems};
+use redrive_core::book::yaml::{YamlNode, YamlValue};
 use redrive_core::event::attribute::EventType;
 use redrive_core::ids::DependencyName;
 use redrive_core::limits;
@@ -23,7 +23,7 @@ use redrive_core::text::{self, Rate, Share};
 const DAY: Duration = Duration::from_hours(24);
 
 /// None without a duration.
-pub(super) fn lower(root: &Node, problems: &mut Problems) -> Option<Scenario> {
+pub(super) fn lower(root: &YamlNode, problems: &mut Problems) -> Option<Scenario> {
     let duration = duration_of(root, "duration")?;
     if duration.is_zero() {
         let help = "state how long events arrive, such as 30m";
@@ -49,16 +49,16 @@ pub(super) fn lower(root: &Node, problems: &mut Problems) -> Option<Scenario> {
     })
 }
 
-fn items<'a>(root: &'a Node, key: &str) -> &'a [Node] {
-    root.get(key).map(Node::items).unwrap_or_default()
+fn items<'a>(root: &'a YamlNode, key: &str) -> &'a [YamlNode] {
+    root.get(key).map(YamlNode::items).unwrap_or_default()
 }
 
 /// Events arrive within the duration only. Phases and faults matter until the run ends.
-fn check_unreached(root: &Node, duration: Duration, settle: Duration, problems: &mut Problems) {
+fn check_unreached(root: &YamlNode, duration: Duration, settle: Duration, problems: &mut Problems) {
     let shown = text::show_duration;
     let all = items(root, "arrivals");
-    let is_late = |node: &Node| duration_of(node, "from").is_some_and(|from| from >= duration);
-    let severity = if all.iter().all(is_late) { Severity::Error } else { Severity::Warning };
+    let is_late = |node: &YamlNode| duration_of(node, "from").is_some_and(|from| from >= duration);
+    let severity = if all.iter().all(is_late) { ProblemSeverity::Error } else { ProblemSeverity::Warning };
     for node in all.iter().filter(|node| is_late(node)) {
         problems.add(Problem {
             severity,
@@ -69,7 +69,7 @@ fn check_unreached(root: &Node, duration: Duration, settle: Duration, problems: 
         });
     }
     let over_at = duration.saturating_add(settle);
-    let dependencies = root.get("dependencies").map(Node::entries).unwrap_or_default();
+    let dependencies = root.get("dependencies").map(YamlNode::entries).unwrap_or_default();
     let phases = dependencies.iter().flat_map(|(_, node)| items(node, "phases")).map(|node| (node, "phase"));
     let faults = items(root, "faults").iter().map(|node| (node, "fault"));
     for (node, what) in phases.chain(faults) {
@@ -78,7 +78,7 @@ fn check_unreached(root: &Node, duration: Duration, settle: Duration, problems: 
         }
         let (duration, settle) = (shown(duration), shown(settle));
         problems.add(Problem {
-            severity: Severity::Warning,
+            severity: ProblemSeverity::Warning,
             code: "never-happens",
             span: key_span(node, "at"),
             message: format!(
@@ -89,7 +89,7 @@ fn check_unreached(root: &Node, duration: Duration, settle: Duration, problems: 
     }
 }
 
-fn arrivals(root: &Node, duration: Duration, problems: &mut Problems) -> Vec<Arrival> {
+fn arrivals(root: &YamlNode, duration: Duration, problems: &mut Problems) -> Vec<Arrival> {
     let mut arrivals = Vec::new();
     let mut events = 0.0;
     for node in items(root, "arrivals") {
@@ -131,10 +131,10 @@ pub(super) fn expected_events(arrival: &Arrival) -> f64 {
     }
 }
 
-fn arrival(node: &Node, duration: Duration, problems: &mut Problems) -> Option<Arrival> {
+fn arrival(node: &YamlNode, duration: Duration, problems: &mut Problems) -> Option<Arrival> {
     // A pattern becomes one matching type, which the same rows receive.
     let event_type = at(node.get("type")?, |text| EventType::new(&text.replace('*', "any")).ok())?;
-    let is_every = node.get("type").and_then(Node::text) == Some("*");
+    let is_every = node.get("type").and_then(YamlNode::text) == Some("*");
     Some(Arrival {
         event_type,
         scope: if is_every { ArrivalScope::EveryRow } else { ArrivalScope::OneType },
@@ -146,8 +146,8 @@ fn arrival(node: &Node, duration: Duration, problems: &mut Problems) -> Option<A
     })
 }
 
-fn flow(node: &Node, problems: &mut Problems) -> Option<ArrivalPattern> {
-    let spacing = match node.get("spacing").and_then(Node::text) {
+fn flow(node: &YamlNode, problems: &mut Problems) -> Option<ArrivalPattern> {
+    let spacing = match node.get("spacing").and_then(YamlNode::text) {
         Some("even") => Spacing::Even,
         Some(_) | None => Spacing::Random,
     };
@@ -175,7 +175,7 @@ fn flow(node: &Node, problems: &mut Problems) -> Option<ArrivalPattern> {
     Some(ArrivalPattern::Trace { file, times: Vec::new() })
 }
 
-fn not_zero(node: &Node, key: &str, problems: &mut Problems) -> Option<Duration> {
+fn not_zero(node: &YamlNode, key: &str, problems: &mut Problems) -> Option<Duration> {
     let span = duration_of(node, key)?;
     if span.is_zero() {
         let message = format!("`{key}` must be greater than zero");
@@ -185,8 +185,8 @@ fn not_zero(node: &Node, key: &str, problems: &mut Problems) -> Option<Duration>
     Some(span)
 }
 
-fn dependencies(root: &Node, problems: &mut Problems) -> BTreeMap<DependencyName, At<Behaviour>> {
-    let entries = root.get("dependencies").map(Node::entries).unwrap_or_default();
+fn dependencies(root: &YamlNode, problems: &mut Problems) -> BTreeMap<DependencyName, At<Behaviour>> {
+    let entries = root.get("dependencies").map(YamlNode::entries).unwrap_or_default();
     let mut found = BTreeMap::new();
     for (key, node) in entries {
         let Some(name) = key.text().and_then(|text| DependencyName::new(text).ok()) else { continue };
@@ -203,9 +203,9 @@ fn dependencies(root: &Node, problems: &mut Problems) -> BTreeMap<DependencyName
     found
 }
 
-fn inner_calls(node: &Node) -> Vec<InnerCall> {
-    let entries = node.get("calls").map(Node::entries).unwrap_or_default();
-    let call = |(key, node): &(Node, Node)| {
+fn inner_calls(node: &YamlNode) -> Vec<InnerCall> {
+    let entries = node.get("calls").map(YamlNode::entries).unwrap_or_default();
+    let call = |(key, node): &(YamlNode, YamlNode)| {
         Some(InnerCall {
             dependency: at(key, |text| DependencyName::new(text).ok())?,
             attempts: number_of(node, "attempts").unwrap_or(1),
@@ -217,7 +217,7 @@ fn inner_calls(node: &Node) -> Vec<InnerCall> {
 }
 
 /// A single duration is both p50 and p99.
-fn latency_at(node: &Node, key: &str, problems: &mut Problems) -> Option<Latency> {
+fn latency_at(node: &YamlNode, key: &str, problems: &mut Problems) -> Option<Latency> {
     if let Some(both) = duration_of(node, key) {
         return Some(Latency { p50: both, p99: both });
     }
@@ -233,22 +233,25 @@ fn latency_at(node: &Node, key: &str, problems: &mut Problems) -> Option<Latency
     Some(Latency { p50, p99 })
 }
 
-fn capacity(node: &Node, problems: &mut Problems) -> Capacity {
+fn capacity(node: &YamlNode, problems: &mut Problems) -> Capacity {
     let capacity = Capacity {
         rate: rate_of(node, "rate"),
         concurrent: number_of(node, "concurrent"),
         queue: number_of(node, "queue"),
         collapse: share_of(node, "collapse"),
     };
-    if node.get("rate").is_none() && node.get("concurrent").is_none() && matches!(node.value, Value::Map(_)) {
+    if node.get("rate").is_none()
+        && node.get("concurrent").is_none()
+        && matches!(node.value, YamlValue::Map(_))
+    {
         let help = "add `rate`, `concurrent` or both";
         problems.error("missing-key", node.span, "a capacity needs `rate` or `concurrent`", help);
     }
     capacity
 }
 
-fn phases(node: &Node, problems: &mut Problems) -> Vec<FailurePhase> {
-    let read = |node: &Node, problems: &mut Problems| {
+fn phases(node: &YamlNode, problems: &mut Problems) -> Vec<FailurePhase> {
+    let read = |node: &YamlNode, problems: &mut Problems| {
         let phase = FailurePhase {
             at: duration_of(node, "at")?,
             lasting: not_zero(node, "for", problems)?,
@@ -256,7 +259,7 @@ fn phases(node: &Node, problems: &mut Problems) -> Vec<FailurePhase> {
         };
         Some((phase, node.span))
     };
-    let mut phases: Vec<(FailurePhase, Span)> =
+    let mut phases: Vec<(FailurePhase, BookSpan)> =
         items(node, "phases").iter().filter_map(|node| read(node, problems)).collect();
     phases.sort_by_key(|(phase, _)| phase.at);
     for pair in phases.windows(2) {
@@ -271,8 +274,8 @@ fn phases(node: &Node, problems: &mut Problems) -> Vec<FailurePhase> {
     phases.into_iter().map(|(phase, _)| phase).collect()
 }
 
-fn failure_mode(node: &Node, problems: &mut Problems) -> Option<FailureMode> {
-    match node.get("is").and_then(Node::text) {
+fn failure_mode(node: &YamlNode, problems: &mut Problems) -> Option<FailureMode> {
+    match node.get("is").and_then(YamlNode::text) {
         Some("down") => return Some(FailureMode::Down),
         Some("hanging") => return Some(FailureMode::Hanging),
         Some(_) | None => {}
@@ -288,7 +291,7 @@ fn failure_mode(node: &Node, problems: &mut Problems) -> Option<FailureMode> {
     let one = std::slice::from_ref(fails);
     let rows = if fails.items().is_empty() { one } else { fails.items() };
     // A status alone applies to all calls.
-    let row = |node: &Node| match node.text() {
+    let row = |node: &YamlNode| match node.text() {
         Some(status) => Some((status.parse().ok()?, Share::ALL)),
         None => Some((number_of(node, "status")?, share_of(node, "share").unwrap_or(Share::ALL))),
     };
@@ -300,7 +303,7 @@ fn failure_mode(node: &Node, problems: &mut Problems) -> Option<FailureMode> {
     Some(FailureMode::Failing(rows))
 }
 
-fn faults(root: &Node, nodes: u32, problems: &mut Problems) -> Vec<NodeFault> {
+fn faults(root: &YamlNode, nodes: u32, problems: &mut Problems) -> Vec<NodeFault> {
     let mut faults = Vec::new();
     for node in items(root, "faults") {
         let kinds = [("restart", FaultKind::Restart), ("store_stall", FaultKind::StoreStall)];
@@ -331,7 +334,7 @@ fn faults(root: &Node, nodes: u32, problems: &mut Problems) -> Vec<NodeFault> {
     faults
 }
 
-fn expectations(root: &Node, problems: &mut Problems) -> Vec<At<Expectation>> {
+fn expectations(root: &YamlNode, problems: &mut Problems) -> Vec<At<Expectation>> {
     let mut found = Vec::new();
     for node in items(root, "expect") {
         let Some(text) = node.text() else { continue };
@@ -343,10 +346,10 @@ fn expectations(root: &Node, problems: &mut Problems) -> Vec<At<Expectation>> {
     found
 }
 
-fn rate_of(node: &Node, key: &str) -> Option<Rate> {
+fn rate_of(node: &YamlNode, key: &str) -> Option<Rate> {
     text::parse_rate(node.get(key)?.text()?).ok()
 }
 
-fn share_of(node: &Node, key: &str) -> Option<Share> {
+fn share_of(node: &YamlNode, key: &str) -> Option<Share> {
     text::parse_share(node.get(key)?.text()?).ok()
 }

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use redrive_core::alerts::{DAMAGED, Trouble, Troubles};
-use redrive_core::engine::{Next, Signal};
+use redrive_core::alerts::{DAMAGED, Incident, Incidents};
+use redrive_core::engine::{EngineActivity, NextState};
 use redrive_core::event::Event;
 use redrive_core::figures::{Intake, OTHER};
 use redrive_core::ids::Seed;
@@ -27,7 +27,7 @@ const ENDPOINTS_MAX: usize = 200;
 #[derive(Debug)]
 pub enum TraceStep {
     Accepted { event: Arc<Event>, deliveries: u32, at: Timestamp },
-    Signal(Box<Signal>),
+    Signal(Box<EngineActivity>),
 }
 
 /// Clones share one feed.
@@ -45,7 +45,7 @@ struct FeedCounts {
     refused: AtomicU64,
     /// Requests with an invalid key, token or signature, by endpoint.
     unauthorized: Mutex<BTreeMap<Arc<str>, u64>>,
-    troubles: Mutex<Troubles>,
+    troubles: Mutex<Incidents>,
 }
 
 impl ActivityFeed {
@@ -92,10 +92,9 @@ impl ActivityFeed {
         self.trace(|| TraceStep::Accepted { event: Arc::clone(event), deliveries, at });
     }
 
-    pub(crate) fn publish_signal(&self, signal: Box<Signal>, now: impl Fn() -> Timestamp) {
+    pub(crate) fn publish_signal(&self, signal: Box<EngineActivity>, now: impl Fn() -> Timestamp) {
         // Most signals are successes, and usually there is no listener.
-        let is_delivery =
-            matches!(&*signal, Signal::Settled { settlement, .. } if settlement.next == Next::Delivered);
+        let is_delivery = matches!(&*signal, EngineActivity::Settled { settlement, .. } if settlement.next == NextState::Delivered);
         if is_delivery && !self.is_busy_followed() {
             self.count(Activity::DELIVERED);
         } else {
@@ -127,7 +126,7 @@ impl ActivityFeed {
         Activity::NAMES.into_iter().zip(counts)
     }
 
-    pub(crate) fn troubles(&self) -> MutexGuard<'_, Troubles> {
+    pub(crate) fn troubles(&self) -> MutexGuard<'_, Incidents> {
         self.counts.troubles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -138,36 +137,36 @@ impl ActivityFeed {
     pub(crate) fn with_troubles<T>(
         &self,
         now: impl FnOnce() -> Timestamp,
-        act: impl FnOnce(&mut Troubles, Timestamp) -> T,
+        act: impl FnOnce(&mut Incidents, Timestamp) -> T,
     ) -> T {
         let mut troubles = self.troubles();
         let now = now();
         act(&mut troubles, now)
     }
 
-    fn raise(&self, signal: &Signal, now: impl FnOnce() -> Timestamp) {
+    fn raise(&self, signal: &EngineActivity, now: impl FnOnce() -> Timestamp) {
         match signal {
-            Signal::Alert { kind, queue, delivery, code } => {
+            EngineActivity::Alert { kind, queue, delivery, code } => {
                 let why = format!("{code}, delivery {delivery}");
                 self.with_troubles(now, |troubles, now| {
-                    troubles.raise_of(Trouble::from(*kind), queue, &why, now);
+                    troubles.raise_of(Incident::from(*kind), queue, &why, now);
                 });
             }
-            Signal::Settled { delivery, settlement, .. } => {
-                if let Next::Dead(death) = &settlement.next
+            EngineActivity::Settled { delivery, settlement, .. } => {
+                if let NextState::Dead(death) = &settlement.next
                     && death.code.as_str() == DAMAGED
                 {
                     let why = format!("delivery {}", delivery.id);
                     self.with_troubles(now, |troubles, now| {
-                        troubles.raise_of(Trouble::EventDamaged, &delivery.queue, &why, now);
+                        troubles.raise_of(Incident::EventDamaged, &delivery.queue, &why, now);
                     });
                 }
             }
-            Signal::Stale(_)
-            | Signal::Breaker { .. }
-            | Signal::Replay { .. }
-            | Signal::DependencyHeld { .. }
-            | Signal::Paused(_) => {}
+            EngineActivity::Stale(_)
+            | EngineActivity::Breaker { .. }
+            | EngineActivity::Replay { .. }
+            | EngineActivity::DependencyHeld { .. }
+            | EngineActivity::Paused(_) => {}
         }
     }
 
@@ -216,13 +215,13 @@ mod tests {
         let feed = ActivityFeed::new(Seed(1));
         let queue = Arc::new(QueueName { service: ServiceName::new("s").expect("a name"), channel: None });
         let (kind, delivery, code) = (AlertKind::Internal, DeliveryId(7), "INTERNAL".to_owned());
-        let signal = Signal::Alert { kind, queue, delivery, code };
+        let signal = EngineActivity::Alert { kind, queue, delivery, code };
         let under_the_lock = || {
             assert!(feed.counts.troubles.try_lock().is_err(), "no look comes in between");
             Timestamp::from_millis(7)
         };
         feed.raise(&signal, under_the_lock);
-        let found = feed.with_troubles(under_the_lock, Troubles::samples);
+        let found = feed.with_troubles(under_the_lock, Incidents::samples);
         assert_eq!((found.len(), found[0].last_at), (1, Timestamp::from_millis(7)));
     }
 }

@@ -11,8 +11,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redrive_core::alerts::Trouble;
-use redrive_core::archive::{ArchiveRule, Care, Fate, News, Standing, Turn};
+use redrive_core::alerts::Incident;
+use redrive_core::archive::{
+    ArchiveAction, ArchiveChange, ArchiveControl, ArchiveHealth, ArchiveRule, WriteOutcome,
+};
 use redrive_core::book::RuleBook;
 use redrive_core::ids::{Receipt, Seq};
 use redrive_core::time::Timestamp;
@@ -66,7 +68,7 @@ impl ArchivistGoal {
 /// Since the process started.
 #[derive(Clone, Debug)]
 struct ArchiveProgress {
-    standing: Standing,
+    standing: ArchiveHealth,
     archived: u64,
     left_out: u64,
     /// When the oldest unarchived event was accepted; none if all are archived.
@@ -77,7 +79,7 @@ struct ArchiveProgress {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArchiveStatus {
-    pub standing: Standing,
+    pub standing: ArchiveHealth,
     pub archived: u64,
     pub left_out: u64,
     /// The age of the oldest unarchived event; none if all are archived.
@@ -150,7 +152,7 @@ fn locked(progress: &Mutex<ArchiveProgress>) -> MutexGuard<'_, ArchiveProgress> 
 impl ArchiveProgress {
     const fn new() -> Self {
         Self {
-            standing: Standing::Well,
+            standing: ArchiveHealth::Well,
             archived: 0,
             left_out: 0,
             waiting_since: None,
@@ -191,7 +193,7 @@ impl ArchivistTask {
         loop {
             let wish = self.wishes.borrow_and_update().clone();
             // The alert was about the previous rule.
-            self.node.clear_trouble(Trouble::ArchiveStuck, "");
+            self.node.clear_trouble(Incident::ArchiveStuck, "");
             let work = async {
                 match wish {
                     ArchivistGoal::Stop => {}
@@ -242,7 +244,7 @@ impl ArchivistTask {
             }
             tokio::time::sleep(PAGE_AGAIN_AFTER).await;
         };
-        let mut care = Care::new();
+        let mut care = ArchiveControl::new();
         let mut forgetting = Forgetting::default();
         loop {
             forgetting.look(&self.node, rule, &archive);
@@ -265,10 +267,10 @@ impl ArchivistTask {
         &self,
         rule: &ArchiveRule,
         archive: &Arc<dyn Archive>,
-        care: &mut Care,
+        care: &mut ArchiveControl,
         upto: Seq,
     ) -> Result<Option<Seq>, String> {
-        let page = self.node.read(move |reader| reader.accepted(upto, PAGE_ROWS, PAGE_BYTES)).await;
+        let page = self.node.read(move |reader| reader.events_after(upto, PAGE_ROWS, PAGE_BYTES)).await;
         let page = page.map_err(|error| error.to_string())?;
         let Some(last) = page.last().map(|view| view.receipt.seq()) else {
             locked(&self.progress).waiting_since = None;
@@ -305,17 +307,17 @@ impl ArchivistTask {
         &self,
         rule: &ArchiveRule,
         archive: &Arc<dyn Archive>,
-        care: &mut Care,
+        care: &mut ArchiveControl,
         event: &PendingEntry,
     ) -> WriteResult {
         loop {
             let now = self.node.now();
-            let turn = care.turn(rule, now);
+            let turn = care.next_action(rule, now);
             locked(&self.progress).standing = care.standing(now);
             match turn {
-                Turn::Wait(until) => tokio::time::sleep(until.since(now)).await,
-                Turn::LeaveOut => return WriteResult::LeftOut,
-                Turn::Write { permit, within } => {
+                ArchiveAction::Wait(until) => tokio::time::sleep(until.since(now)).await,
+                ArchiveAction::LeaveOut => return WriteResult::LeftOut,
+                ArchiveAction::Write { permit, within } => {
                     let written = tokio::time::timeout(within, archive.put(Arc::clone(&event.entry))).await;
                     let written = written.unwrap_or(Err(ArchiveFailure::TimedOut { within }));
                     let outcome = written.as_ref().copied().map_err(ArchiveFailure::failure);
@@ -329,9 +331,9 @@ impl ArchivistTask {
                     }
                     locked(&self.progress).standing = care.standing(self.node.now());
                     match fate {
-                        Fate::Kept => return WriteResult::Kept,
-                        Fate::LeftOut => return WriteResult::LeftOut,
-                        Fate::Again => {}
+                        WriteOutcome::Kept => return WriteResult::Kept,
+                        WriteOutcome::LeftOut => return WriteResult::LeftOut,
+                        WriteOutcome::Again => {}
                     }
                 }
             }
@@ -346,7 +348,7 @@ impl ArchivistTask {
     /// Reports a failure that the breaker does not count, once while it lasts.
     fn is_stuck(&self, error: &str) {
         self.note_error(error);
-        self.node.raise_trouble(Trouble::ArchiveStuck, "", error);
+        self.node.raise_trouble(Incident::ArchiveStuck, "", error);
         if !std::mem::replace(&mut locked(&self.progress).is_stuck, true) {
             tracing::warn!(error, "archive write failed, retrying");
             let message = format!("archive write failed, retrying; events wait in the store: {error}");
@@ -357,37 +359,37 @@ impl ArchivistTask {
     fn gets_on(&self) {
         if std::mem::take(&mut locked(&self.progress).is_stuck) {
             tracing::info!("archive writes recovered");
-            self.node.clear_trouble(Trouble::ArchiveStuck, "");
+            self.node.clear_trouble(Incident::ArchiveStuck, "");
         }
     }
 
-    fn report(&self, news: News, receipt: Receipt, error: &str) {
+    fn report(&self, news: ArchiveChange, receipt: Receipt, error: &str) {
         match news {
-            News::LockedOut => {
+            ArchiveChange::LockedOut => {
                 let message = format!("archive unavailable: {error}; events wait in the store");
                 tracing::warn!(error, "archive access denied, events wait in the store");
-                self.node.raise_trouble(Trouble::ArchiveStuck, "", error);
+                self.node.raise_trouble(Incident::ArchiveStuck, "", error);
                 self.node.publish_logged(Activity::alert(message));
             }
-            News::LetIn => {
+            ArchiveChange::LetIn => {
                 tracing::info!("archive access restored");
-                self.node.clear_trouble(Trouble::ArchiveStuck, "");
+                self.node.clear_trouble(Incident::ArchiveStuck, "");
             }
-            News::Opened => {
+            ArchiveChange::Opened => {
                 tracing::warn!(error, "circuit breaker of the archive opened, events are skipped");
                 let message = format!("circuit breaker of the archive, events are skipped: {error}");
-                self.node.raise_trouble(Trouble::ArchiveIncomplete, "", error);
+                self.node.raise_trouble(Incident::ArchiveIncomplete, "", error);
                 self.node.publish_logged(Activity::BreakerOpened(breaker(message)));
             }
-            News::Closed { left_out } => {
+            ArchiveChange::Closed { left_out } => {
                 tracing::warn!(left_out, "circuit breaker of the archive closed");
                 let message = format!("circuit breaker of the archive, {left_out} events were skipped");
                 self.node.publish_logged(Activity::BreakerClosed(breaker(message)));
             }
-            News::TooSlow => {
+            ArchiveChange::TooSlow => {
                 tracing::warn!(%receipt, error, "event not archived");
                 let message = format!("event {receipt} not archived: {error}, twice");
-                self.node.raise_trouble(Trouble::ArchiveIncomplete, "", &format!("{receipt}: {error}"));
+                self.node.raise_trouble(Incident::ArchiveIncomplete, "", &format!("{receipt}: {error}"));
                 self.node.publish_logged(Activity::alert(message));
             }
         }

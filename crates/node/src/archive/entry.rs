@@ -166,7 +166,7 @@ pub(super) mod tests {
     use std::sync::Arc;
 
     use redrive_core::event::attribute::EventId;
-    use redrive_core::event::easy::{Easy, parse_easy};
+    use redrive_core::event::simple::{SimpleEvent, parse_simple};
     use redrive_core::event::{Event, HeaderList};
     use redrive_core::ids::Seq;
 
@@ -175,7 +175,7 @@ pub(super) mod tests {
     /// An event as the store shows it.
     pub(in super::super) fn view(place: u64, id: &str, data: &'static [u8]) -> EventView {
         let headers: Vec<(String, String)> = vec![("ce-tenant".to_owned(), "blue".to_owned())];
-        let event = parse_easy(Easy {
+        let event = parse_simple(SimpleEvent {
             event_type: "orders.placed",
             partition_key: Some("k"),
             idempotency_key: None,

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use redrive_core::engine::story::{End, Story};
-use redrive_core::letters::envelope::{AttemptRecord, Envelope, LetterId};
+use redrive_core::engine::attempt_record::{AttemptEnd, AttemptRecord};
+use redrive_core::letters::envelope::{Envelope, EnvelopeAttempt, LetterId};
 
 use crate::store::letter::LetterView;
 
@@ -11,7 +11,7 @@ use crate::store::letter::LetterView;
 #[must_use]
 pub fn envelope(view: &LetterView) -> Envelope {
     let LetterView { delivery, death, event, .. } = view;
-    let attempts: Vec<AttemptRecord> = delivery.stories.iter().filter_map(record).collect();
+    let attempts: Vec<EnvelopeAttempt> = delivery.stories.iter().filter_map(record).collect();
     Envelope {
         dlq_id: match &view.imported_as {
             Some(id) => LetterId::reported(id),
@@ -39,27 +39,29 @@ pub fn envelope(view: &LetterView) -> Envelope {
 }
 
 /// None for time on hold.
-fn record(story: &Story) -> Option<AttemptRecord> {
+fn record(story: &AttemptRecord) -> Option<EnvelopeAttempt> {
     let (error, error_code, http_status) = match &story.end {
-        End::Held { .. } => return None,
-        End::Delivered { status } => (None, None, *status),
-        End::Failed { code, status, message, .. } => (Some(message.clone()), Some(code.clone()), *status),
+        AttemptEnd::Held { .. } => return None,
+        AttemptEnd::Delivered { status } => (None, None, *status),
+        AttemptEnd::Failed { code, status, message, .. } => {
+            (Some(message.clone()), Some(code.clone()), *status)
+        }
     };
     let timestamp = story.started_at + Duration::from_nanos(story.took_nanos);
-    Some(AttemptRecord { attempt: story.attempt, timestamp, error, error_code, http_status })
+    Some(EnvelopeAttempt { attempt: story.attempt, timestamp, error, error_code, http_status })
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use std::sync::Arc;
 
-    use redrive_core::engine::story::{HeldBy, Told};
-    use redrive_core::engine::{Death, Followers, QueueName};
+    use redrive_core::engine::attempt_record::{HoldReason, RecordedVerdict};
+    use redrive_core::engine::{DeadLetterInfo, QueueName, SessionFollowers};
     use redrive_core::event::{Incoming, parse};
     use redrive_core::ids::{Attempt, ChannelName, DeliveryId, Receipt, Seq, ServiceName};
     use redrive_core::letters::envelope::{RedisLetter, Tier};
     use redrive_core::letters::fingerprint::Fingerprint;
-    use redrive_core::policy::category::{Category, Code};
+    use redrive_core::policy::category::{Category, FailureCode};
     use redrive_core::time::Timestamp;
     use serde_json::{Value, json};
 
@@ -67,14 +69,14 @@ pub(super) mod tests {
     use crate::store::letter::LetterNumber;
     use crate::store::{DeliveryState, DeliveryView};
 
-    fn story(attempt: u32, at: &str, end: End) -> Story {
-        Story {
+    fn story(attempt: u32, at: &str, end: AttemptEnd) -> AttemptRecord {
+        AttemptRecord {
             attempt: Attempt::new(attempt).expect("not 0"),
             started_at: at.parse().expect("a time"),
             took_nanos: 500_000_000,
             end,
             book: 1,
-            verdict: Told::Paused,
+            verdict: RecordedVerdict::Paused,
             classified_at: None,
             reaction_at: None,
             retry: None,
@@ -82,9 +84,9 @@ pub(super) mod tests {
         }
     }
 
-    fn failed(code: &'static str, status: Option<u16>, message: &str) -> End {
-        let (code, message) = (Code::of(code), message.to_owned());
-        End::Failed { category: Category::Transient, code, status, message, response: String::new() }
+    fn failed(code: &'static str, status: Option<u16>, message: &str) -> AttemptEnd {
+        let (code, message) = (FailureCode::of(code), message.to_owned());
+        AttemptEnd::Failed { category: Category::Transient, code, status, message, response: String::new() }
     }
 
     /// A letter of a channel with two attempts and a wait in between.
@@ -98,16 +100,16 @@ pub(super) mod tests {
         let event =
             parse(Incoming { headers: &headers, body: &body }).expect("an event").into_events().remove(0);
         let died_at: Timestamp = "2026-01-31T12:00:12.5Z".parse().expect("a time");
-        let death = Death {
+        let death = DeadLetterInfo {
             category: Category::Fatal,
-            code: Code::of("MAX_RETRIES_EXCEEDED"),
-            failure_code: Code::of("UNAUTHORIZED"),
+            code: FailureCode::of("MAX_RETRIES_EXCEEDED"),
+            failure_code: FailureCode::of("UNAUTHORIZED"),
             tier: Tier::Dead,
             message: "401 Unauthorized".to_owned(),
             fingerprint: Fingerprint(0xf00d),
             name: "_billing.deadletter.email".to_owned(),
             consumer_group: "billing-workers".to_owned(),
-            followers: Followers::GoOn,
+            followers: SessionFollowers::Continue,
         };
         LetterView {
             number: LetterNumber(died_at.as_nanos()),
@@ -133,7 +135,7 @@ pub(super) mod tests {
                 supersedes: None,
                 stories: vec![
                     story(1, "2026-01-31T12:00:10Z", failed("NETWORK_TIMEOUT", None, "no answer in time")),
-                    story(2, "2026-01-31T12:00:11Z", End::Held { by: HeldBy::Breaker }),
+                    story(2, "2026-01-31T12:00:11Z", AttemptEnd::Held { by: HoldReason::Breaker }),
                     story(2, "2026-01-31T12:00:12Z", failed("UNAUTHORIZED", Some(401), "401 Unauthorized")),
                 ],
             },

@@ -8,16 +8,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use redrive_core::book::RuleBook;
-use redrive_core::book::model::Order;
-use redrive_core::book::route::Route;
-use redrive_core::engine::story::{End, Story, Told};
-use redrive_core::engine::{Death, Followers, QueueName};
+use redrive_core::book::model::DeliveryOrder;
+use redrive_core::book::route::RouteMatch;
+use redrive_core::engine::attempt_record::{AttemptEnd, AttemptRecord, RecordedVerdict};
+use redrive_core::engine::{DeadLetterInfo, QueueName, SessionFollowers};
 use redrive_core::event::attribute::EventSource;
 use redrive_core::event::{Event, Incoming, parse, reserved};
 use redrive_core::ids::{Attempt, ChannelName, ServiceName};
-use redrive_core::letters::envelope::{AttemptRecord, Envelope, LetterId, RedisLetter, Tier};
+use redrive_core::letters::envelope::{Envelope, EnvelopeAttempt, LetterId, RedisLetter, Tier};
 use redrive_core::letters::fingerprint::Fingerprint;
-use redrive_core::policy::category::{Category, Code, codes};
+use redrive_core::policy::category::{Category, FailureCode, codes};
 use redrive_core::time::Timestamp;
 use redrive_core::{hash, limits};
 use serde::Deserialize;
@@ -46,7 +46,7 @@ pub struct ImportLetter {
     fingerprint: Option<Fingerprint>,
     attempts: u32,
     replays: u32,
-    history: Vec<AttemptRecord>,
+    history: Vec<EnvelopeAttempt>,
     died_at: Option<Timestamp>,
 }
 
@@ -116,11 +116,11 @@ fn of_plain(line: &str) -> Result<ImportLetter, String> {
     let attempts = plain.attempts.unwrap_or(u32::from(plain.error.is_some()));
     let failed = plain.error.is_some() || plain.code.is_some();
     let history =
-        Attempt::new(attempts.max(u32::from(failed))).filter(|_| failed).map(|attempt| AttemptRecord {
+        Attempt::new(attempts.max(u32::from(failed))).filter(|_| failed).map(|attempt| EnvelopeAttempt {
             attempt,
             timestamp: plain.failed_at.unwrap_or(Timestamp::EPOCH),
             error: plain.error.clone(),
-            error_code: plain.code.as_deref().map(Code::reported),
+            error_code: plain.code.as_deref().map(FailureCode::reported),
             http_status: None,
         });
     let event = plain_event(&plain, &key)?;
@@ -185,7 +185,7 @@ fn event_of(structured: Vec<u8>) -> Result<Event, String> {
 
 fn of_envelope(envelope: Envelope) -> Result<ImportLetter, String> {
     let event = enveloped_event(&envelope)?;
-    let history: Vec<AttemptRecord> = envelope.retry_attempts.into_iter().take(ATTEMPTS_KEPT_MAX).collect();
+    let history: Vec<EnvelopeAttempt> = envelope.retry_attempts.into_iter().take(ATTEMPTS_KEPT_MAX).collect();
     let last = history.last().map_or(0, |record| record.attempt.get());
     let counted = if envelope.total_retries > 0 { envelope.total_retries.saturating_add(1) } else { 0 };
     finish(ImportLetter {
@@ -263,7 +263,7 @@ fn finish(mut letter: ImportLetter) -> Result<ImportLetter, String> {
             *error = head(error, limits::MESSAGE_BYTES_MAX).to_owned();
         }
         if let Some(code) = &record.error_code {
-            record.error_code = Some(Code::reported(head(code.as_str(), CODE_BYTES_MAX)));
+            record.error_code = Some(FailureCode::reported(head(code.as_str(), CODE_BYTES_MAX)));
         }
     }
     Ok(letter)
@@ -286,21 +286,22 @@ impl ImportLetter {
         let QueueName { service, channel } = &self.queue;
         let event_type = self.event.event_type.as_str();
         let rule = book.letter_rule(service.as_str(), channel.as_ref().map(ChannelName::as_str), event_type);
-        let claimed = |route: &Route<'_>| {
+        let claimed = |route: &RouteMatch<'_>| {
             route.service.name == *service && route.channel.map(|channel| &channel.name) == channel.as_ref()
         };
         let subscription = self.subscription.clone().unwrap_or_else(|| {
             let routes = book.route(event_type);
             let route = routes.iter().find(|route| claimed(route));
-            route.map_or_else(|| format!("{}/{event_type}", self.queue), Route::subscription)
+            route.map_or_else(|| format!("{}/{event_type}", self.queue), RouteMatch::subscription)
         });
         // Another machine's clock may be ahead.
         let died_at = self.died_at.unwrap_or(now).min(now);
         let last = self.history.last();
-        let code =
-            last.and_then(|record| record.error_code.clone()).unwrap_or(Code::of(codes::UNKNOWN_ERROR));
+        let code = last
+            .and_then(|record| record.error_code.clone())
+            .unwrap_or(FailureCode::of(codes::UNKNOWN_ERROR));
         let message = last.and_then(|record| record.error.clone()).unwrap_or_default();
-        let death = Death {
+        let death = DeadLetterInfo {
             category: self.category,
             fingerprint: self
                 .fingerprint
@@ -315,10 +316,10 @@ impl ImportLetter {
                 .clone()
                 .or_else(|| rule.map(|rule| rule.consumer_group.clone()))
                 .unwrap_or_else(|| service.to_string()),
-            followers: Followers::GoOn,
+            followers: SessionFollowers::Continue,
         };
         ImportedLetter {
-            order: rule.map_or(Order::None, |rule| rule.order),
+            order: rule.map_or(DeliveryOrder::None, |rule| rule.order),
             stories: stories(&self, &death, died_at),
             key: self.key,
             subscription: subscription.into(),
@@ -338,14 +339,14 @@ fn usual_name(queue: &QueueName) -> String {
     format!("_{}.deadletter{channel}", queue.service)
 }
 
-fn stories(letter: &ImportLetter, death: &Death, died_at: Timestamp) -> Vec<Story> {
-    let story = |(place, record): (usize, &AttemptRecord)| Story {
+fn stories(letter: &ImportLetter, death: &DeadLetterInfo, died_at: Timestamp) -> Vec<AttemptRecord> {
+    let story = |(place, record): (usize, &EnvelopeAttempt)| AttemptRecord {
         attempt: record.attempt,
         started_at: if record.timestamp == Timestamp::EPOCH { died_at } else { record.timestamp },
         took_nanos: 0,
-        end: End::Failed {
+        end: AttemptEnd::Failed {
             category: letter.category,
-            code: record.error_code.clone().unwrap_or(Code::of(codes::UNKNOWN_ERROR)),
+            code: record.error_code.clone().unwrap_or(FailureCode::of(codes::UNKNOWN_ERROR)),
             status: record.http_status,
             message: record.error.clone().unwrap_or_default(),
             response: String::new(),
@@ -353,8 +354,8 @@ fn stories(letter: &ImportLetter, death: &Death, died_at: Timestamp) -> Vec<Stor
         // Not judged by any book of ours.
         book: 0,
         verdict: match letter.history.get(place + 1) {
-            Some(next) => Told::Retry { due_at: next.timestamp },
-            None => Told::Dead { code: death.code.clone(), tier: death.tier },
+            Some(next) => RecordedVerdict::Retry { due_at: next.timestamp },
+            None => RecordedVerdict::Dead { code: death.code.clone(), tier: death.tier },
         },
         classified_at: None,
         reaction_at: None,

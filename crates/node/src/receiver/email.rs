@@ -18,10 +18,10 @@ use lettre::transport::smtp::authentication::{Credentials, Mechanism};
 use lettre::transport::smtp::client::{AsyncSmtpConnection, Certificate, CertificateStore, TlsParameters};
 use lettre::transport::smtp::extension::ClientId;
 use lettre::transport::smtp::response::Response;
-use redrive_core::alerts::notice::Notice;
-use redrive_core::book::connectors::email::{Email, Smtp, SmtpPrivacy};
-use redrive_core::engine::{Call, Ending};
-use redrive_core::policy::answer::{BrokerError, CallPart, Reply, Seen, TransportError};
+use redrive_core::alerts::notice::AlertNotice;
+use redrive_core::book::connectors::email::{EmailSettings, Smtp, SmtpPrivacy};
+use redrive_core::engine::{Ending, TargetCall};
+use redrive_core::policy::answer::{BrokerError, CallPart, ReplyKind, TargetReply, TransportError};
 use redrive_core::text::show_duration;
 
 use super::{BearerToken, notice_of, text};
@@ -50,12 +50,12 @@ pub(super) struct Mail {
 
 impl Mail {
     pub(super) fn new(
-        email: &Email,
+        email: &EmailSettings,
         password: Option<BearerToken>,
         place: String,
         pool: Arc<Pool>,
     ) -> Result<Self, AddressError> {
-        let Email { to, from, smtp, .. } = email;
+        let EmailSettings { to, from, smtp, .. } = email;
         Ok(Self {
             from: from.parse()?,
             to: to.parse()?,
@@ -66,7 +66,7 @@ impl Mail {
         })
     }
 
-    async fn send(&self, call: &Call) -> Result<Reply, Reply> {
+    async fn send(&self, call: &TargetCall) -> Result<TargetReply, TargetReply> {
         let (event, notice) = notice_of(call)?;
         let envelope = Envelope::new(Some(self.from.clone()), vec![self.to.clone()]);
         let envelope = envelope.expect("there is one recipient");
@@ -80,10 +80,10 @@ impl Mail {
         let answer = answer.map_err(|error| self.failed(&error))?;
         // The server has accepted the message; a failing QUIT changes nothing.
         let _ = connection.quit().await;
-        Ok(Reply::new(Seen::Taken, said(&answer)))
+        Ok(TargetReply::new(ReplyKind::Taken, said(&answer)))
     }
 
-    fn message(&self, event_id: &str, notice: &Notice) -> String {
+    fn message(&self, event_id: &str, notice: &AlertNotice) -> String {
         let Self { from, to, .. } = self;
         let (subject, date) = (subject(&text::subject_line(notice)), notice.at.in_mail());
         let (encoding, body) = body(&text::lines(notice));
@@ -102,13 +102,13 @@ impl Mail {
         format!("{}\r\n\r\n{body}\r\n", head.join("\r\n"))
     }
 
-    async fn credentials(&self, limit: Duration) -> Result<Option<Credentials>, Reply> {
+    async fn credentials(&self, limit: Duration) -> Result<Option<Credentials>, TargetReply> {
         let (Some(user), Some(password)) = (&self.smtp.user, &self.password) else { return Ok(None) };
         let password = password.value(limit).await?;
         Ok(Some(Credentials::new(user.clone(), password.as_str().to_owned())))
     }
 
-    async fn connect(&self, limit: Duration) -> Result<AsyncSmtpConnection, Reply> {
+    async fn connect(&self, limit: Duration) -> Result<AsyncSmtpConnection, TargetReply> {
         let addresses = self.server.addresses().await?;
         let hello = ClientId::Domain(self.from.domain().to_owned());
         let tls = || self.tls().map_err(|error| self.failed(&error));
@@ -139,11 +139,11 @@ impl Mail {
         builder.build_rustls()
     }
 
-    fn failed(&self, error: &lettre::transport::smtp::Error) -> Reply {
+    fn failed(&self, error: &lettre::transport::smtp::Error) -> TargetReply {
         let message = in_words(error);
         if let Some(code) = error.status() {
-            let seen = Seen::Broker(meaning(u16::from(code)));
-            return Reply::new(seen, message);
+            let seen = ReplyKind::Broker(meaning(u16::from(code)));
+            return TargetReply::new(seen, message);
         }
         let whose = |what: &str| format!("{}:{}: {what}", self.smtp.host, self.smtp.port);
         if let Some(reply) = self.server.broken(error) {
@@ -157,14 +157,14 @@ impl Mail {
         }
         if error.is_client() {
             // For example an unsupported login mechanism.
-            return Reply::new(Seen::ConfigMissing, whose(&message));
+            return TargetReply::new(ReplyKind::ConfigMissing, whose(&message));
         }
         transport(TransportError::Protocol, whose(&message))
     }
 }
 
 impl Target for Mail {
-    fn call(&self, call: Arc<Call>) -> Pin<Box<dyn Future<Output = Ending> + Send + '_>> {
+    fn call(&self, call: Arc<TargetCall>) -> Pin<Box<dyn Future<Output = Ending> + Send + '_>> {
         Box::pin(async move {
             let sent = tokio::time::timeout(call.limit, self.send(&call)).await;
             let reply = sent.unwrap_or_else(|_| {
@@ -226,13 +226,13 @@ fn in_words(error: &(dyn std::error::Error + 'static)) -> String {
     text::one_line(&causes.join(": "))
 }
 
-fn transport(error: TransportError, message: String) -> Reply {
-    Reply::new(Seen::Transport(error), message)
+fn transport(error: TransportError, message: String) -> TargetReply {
+    TargetReply::new(ReplyKind::Transport(error), message)
 }
 
 #[cfg(test)]
 mod tests {
-    use redrive_core::alerts::notice::Stage;
+    use redrive_core::alerts::notice::AlertStage;
     use redrive_core::book::model::Network;
 
     use super::super::notice_test::notice;
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_notice_is_a_letter_that_is_known_again() {
-        let email = Email {
+        let email = EmailSettings {
             to: "ops@example.test".to_owned(),
             from: "redrive@example.test".to_owned(),
             smtp: Smtp::parse("smtp://127.0.0.1:2525").expect("a server"),
@@ -269,8 +269,8 @@ mod tests {
         let place = "receiver ops, line 3".to_owned();
         let mail =
             Mail::new(&email, None, place, Arc::new(Pool::new(Roots::Only(Vec::new())))).expect("mail");
-        let told = Notice { summary: "Störung".to_owned(), ..notice(Stage::Firing) };
-        insta::assert_snapshot!(mail.message("alert-1", &notice(Stage::Firing)).replace("\r\n", "\n"), @r"
+        let told = AlertNotice { summary: "Störung".to_owned(), ..notice(AlertStage::Firing) };
+        insta::assert_snapshot!(mail.message("alert-1", &notice(AlertStage::Firing)).replace("\r\n", "\n"), @r"
         From: redrive@example.test
         To: ops@example.test
         Subject: [critical] breaker-open: dependency=mail-api is open, and 2 more

@@ -3,12 +3,12 @@
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
-use redrive_core::alerts::notice::{Notice, Stage};
+use redrive_core::alerts::notice::{AlertNotice, AlertStage};
 use serde_json::json;
 
 use super::{ReceiverMessage, text};
 
-pub(super) fn message(notice: &Notice) -> ReceiverMessage {
+pub(super) fn message(notice: &AlertNotice) -> ReceiverMessage {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let line = escaped(&text::subject_line(notice));
@@ -18,13 +18,13 @@ pub(super) fn message(notice: &Notice) -> ReceiverMessage {
     ReceiverMessage { headers, body: body.to_string().into() }
 }
 
-fn colour(notice: &Notice) -> &'static str {
+fn colour(notice: &AlertNotice) -> &'static str {
     match (notice.stage, notice.severity.as_str()) {
-        (Stage::Resolved, _) => "#2e8b57",
-        (Stage::Test, _) => "#708090",
-        (Stage::Firing | Stage::Repeated, "critical") => "#b22222",
-        (Stage::Firing | Stage::Repeated, "high") => "#e8590c",
-        (Stage::Firing | Stage::Repeated, _) => "#e0a800",
+        (AlertStage::Resolved, _) => "#2e8b57",
+        (AlertStage::Test, _) => "#708090",
+        (AlertStage::Firing | AlertStage::Repeated, "critical") => "#b22222",
+        (AlertStage::Firing | AlertStage::Repeated, "high") => "#e8590c",
+        (AlertStage::Firing | AlertStage::Repeated, _) => "#e0a800",
     }
 }
 
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn a_notice_is_a_line_and_an_attachment() {
-        let mut told = notice(Stage::Firing);
+        let mut told = notice(AlertStage::Firing);
         told.summary = "<!channel> & more".to_owned();
         let body: serde_json::Value = serde_json::from_slice(&message(&told).body).expect("JSON");
         assert_eq!(body["text"], "[critical] &lt;!channel&gt; &amp; more");

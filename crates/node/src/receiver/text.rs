@@ -1,31 +1,31 @@
 //! The text of a notice, shared by all receivers: a subject line, and a few lines with severity, start,
 //! subjects, condition and action.
 
-use redrive_core::alerts::notice::{Notice, Stage, Subject};
+use redrive_core::alerts::notice::{AlertNotice, AlertStage, AlertSubject};
 use redrive_core::text::show_rounded;
 use redrive_core::time::Timestamp;
 
 /// `[critical] invoicing has 12 dead letters`
-pub(super) fn subject_line(notice: &Notice) -> String {
-    let Notice { severity, summary, .. } = notice;
+pub(super) fn subject_line(notice: &AlertNotice) -> String {
+    let AlertNotice { severity, summary, .. } = notice;
     let stage = match notice.stage {
-        Stage::Firing => severity.clone(),
-        Stage::Repeated => format!("still {severity}"),
-        Stage::Resolved => "resolved".to_owned(),
-        Stage::Test => "test".to_owned(),
+        AlertStage::Firing => severity.clone(),
+        AlertStage::Repeated => format!("still {severity}"),
+        AlertStage::Resolved => "resolved".to_owned(),
+        AlertStage::Test => "test".to_owned(),
     };
     one_line(&format!("[{stage}] {summary}"))
 }
 
-pub(super) fn lines(notice: &Notice) -> Vec<String> {
+pub(super) fn lines(notice: &AlertNotice) -> Vec<String> {
     let mut lines = vec![one_line(&notice.summary)];
-    if notice.stage == Stage::Test {
+    if notice.stage == AlertStage::Test {
         return lines;
     }
     let lasted = show_rounded(notice.at.since(notice.since));
     lines.push(match notice.stage {
-        Stage::Resolved => format!("Resolved. Started {}, lasted {lasted}.", moment(notice.since)),
-        Stage::Firing | Stage::Repeated | Stage::Test => {
+        AlertStage::Resolved => format!("Resolved. Started {}, lasted {lasted}.", moment(notice.since)),
+        AlertStage::Firing | AlertStage::Repeated | AlertStage::Test => {
             format!("Severity {}, since {} ({lasted}).", notice.severity, moment(notice.since))
         }
     });
@@ -34,14 +34,14 @@ pub(super) fn lines(notice: &Notice) -> Vec<String> {
         lines.push(format!("- and {} more", notice.more));
     }
     lines.push(format!("Condition: {}", one_line(&notice.condition)));
-    if let Some(action) = notice.action.as_deref().filter(|_| notice.stage != Stage::Resolved) {
+    if let Some(action) = notice.action.as_deref().filter(|_| notice.stage != AlertStage::Resolved) {
         lines.push(format!("What to do: {}", one_line(action)));
     }
     lines
 }
 
-fn subject(subject: &Subject) -> String {
-    let Subject { of, value, since } = subject;
+fn subject(subject: &AlertSubject) -> String {
+    let AlertSubject { of, value, since } = subject;
     // Resolved subjects have no value.
     if value.is_empty() {
         return one_line(&format!("- {of}"));
@@ -71,15 +71,15 @@ mod tests {
     fn a_notice_reads_like_a_short_letter() {
         #[rustfmt::skip]
         let cases = [
-            (Stage::Firing,   "[critical] breaker-open: dependency=mail-api is open, and 2 more"),
-            (Stage::Repeated, "[still critical] breaker-open: dependency=mail-api is open, and 2 more"),
-            (Stage::Resolved, "[resolved] breaker-open: dependency=mail-api is open, and 2 more"),
-            (Stage::Test,     "[test] breaker-open: dependency=mail-api is open, and 2 more"),
+            (AlertStage::Firing,   "[critical] breaker-open: dependency=mail-api is open, and 2 more"),
+            (AlertStage::Repeated, "[still critical] breaker-open: dependency=mail-api is open, and 2 more"),
+            (AlertStage::Resolved, "[resolved] breaker-open: dependency=mail-api is open, and 2 more"),
+            (AlertStage::Test,     "[test] breaker-open: dependency=mail-api is open, and 2 more"),
         ];
         for (stage, expected) in cases {
             assert_eq!(subject_line(&notice(stage)), expected);
         }
-        insta::assert_snapshot!(lines(&notice(Stage::Firing)).join("\n"), @r"
+        insta::assert_snapshot!(lines(&notice(AlertStage::Firing)).join("\n"), @r"
         breaker-open: dependency=mail-api is open, and 2 more
         Severity critical, since 2025-10-21 14:30:00 UTC (2m5s).
         - dependency=mail-api: open, since 2025-10-21 14:30:00 UTC
@@ -88,12 +88,12 @@ mod tests {
         Condition: breaker_open for 2m by dependency
         What to do: look after it
         ");
-        insta::assert_snapshot!(lines(&notice(Stage::Resolved))[1], @"Resolved. Started 2025-10-21 14:30:00 UTC, lasted 2m5s.");
+        insta::assert_snapshot!(lines(&notice(AlertStage::Resolved))[1], @"Resolved. Started 2025-10-21 14:30:00 UTC, lasted 2m5s.");
     }
 
     #[test]
     fn names_of_others_break_no_line() {
-        let mut odd = notice(Stage::Firing);
+        let mut odd = notice(AlertStage::Firing);
         odd.summary = "two\r\nBcc: all@example.test\tof\u{1b}[2J them".to_owned();
         odd.subjects[0].of = "event_type=a\nb".to_owned();
         assert_eq!(subject_line(&odd), "[critical] two Bcc: all@example.test of [2J them");

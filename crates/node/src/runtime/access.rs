@@ -3,11 +3,11 @@
 use std::sync::Weak;
 use std::time::Duration;
 
-use redrive_core::alerts::{Trouble, TroubleSample, Troubles};
+use redrive_core::alerts::{Incident, IncidentSample, Incidents};
 
 use super::{Node, NodeShared, ReadError, SubmitError};
-use crate::store::Note;
-use crate::store::door::{Deed, KEYS_MAX, KeyRecord, REFUSED_BODY_BYTES_MAX, RefusedBody};
+use crate::store::StateChange;
+use crate::store::access_store::{AuditEntry, KEYS_MAX, KeyRecord, REFUSED_BODY_BYTES_MAX, RefusedBody};
 
 const READ_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -28,7 +28,7 @@ impl Node {
     }
 
     /// Stores a key in place of the one with its id, with the audit entry; durable when this returns.
-    pub async fn put_key(&self, key: KeyRecord, deed: Deed) -> Result<(), KeyError> {
+    pub async fn put_key(&self, key: KeyRecord, deed: AuditEntry) -> Result<(), KeyError> {
         let node = self.clone();
         // A task of its own: a caller that stops waiting must not release the lock before the key is durable.
         let putting = tokio::spawn(async move {
@@ -37,7 +37,7 @@ impl Node {
             if keys.len() >= KEYS_MAX && keys.iter().all(|known| known.id != key.id) {
                 return Err(KeyError::TooMany);
             }
-            Ok(node.do_and_record(Note::Key(Box::new(key)), None, deed).await?)
+            Ok(node.do_and_record(StateChange::Key(Box::new(key)), None, deed).await?)
         });
         putting.await.unwrap_or_else(|error| match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
@@ -61,17 +61,17 @@ impl Node {
 
     /// Raises an alert about a secret or the process at once. A lasting one is raised once, until
     /// [`Self::clear_trouble`].
-    pub fn raise_trouble(&self, trouble: Trouble, about: &str, why: &str) {
-        let raise = |troubles: &mut Troubles, now| troubles.raise(trouble, about, why, now);
+    pub fn raise_trouble(&self, trouble: Incident, about: &str, why: &str) {
+        let raise = |troubles: &mut Incidents, now| troubles.raise(trouble, about, why, now);
         self.shared.feed.with_troubles(|| self.now(), raise);
     }
 
-    pub fn clear_trouble(&self, trouble: Trouble, about: &str) {
+    pub fn clear_trouble(&self, trouble: Incident, about: &str) {
         self.shared.feed.troubles().clear(trouble, about);
     }
 
-    pub(super) fn troubles(&self) -> Vec<TroubleSample> {
-        self.shared.feed.with_troubles(|| self.now(), Troubles::samples)
+    pub(super) fn troubles(&self) -> Vec<IncidentSample> {
+        self.shared.feed.with_troubles(|| self.now(), Incidents::samples)
     }
 
     pub async fn memo(&self, name: &str) -> Result<Option<String>, ReadError> {
@@ -81,7 +81,7 @@ impl Node {
 
     /// Stores or deletes a value under a name; durable when this returns.
     pub async fn set_memo(&self, name: &str, value: Option<String>) -> Result<(), SubmitError> {
-        self.note(Note::Memo { name: name.to_owned(), value }, None).await
+        self.note(StateChange::Memo { name: name.to_owned(), value }, None).await
     }
 }
 

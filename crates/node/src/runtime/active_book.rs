@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use redrive_core::book::route::Route;
+use redrive_core::book::route::RouteMatch;
 use redrive_core::book::{RuleBook, model};
 use redrive_core::engine::QueueName;
 use redrive_core::ids::{ChannelName, ServiceName};
@@ -18,7 +18,7 @@ use tokio::sync::watch;
 
 use super::{Node, SubmitError};
 use crate::activity::Activity;
-use crate::store::{Addressee, Keep, Note, WaitingBound, WhenFull};
+use crate::store::{Addressee, OverflowPolicy, RetentionRules, StateChange, WaitingBound};
 use crate::target::registry::Targets;
 
 /// Cached event types; senders choose them, so they are bounded.
@@ -30,7 +30,7 @@ pub(super) struct ActiveBook {
     pub(super) book: Arc<RuleBook>,
     pub(super) text: Arc<str>,
     pub(super) read_at: Timestamp,
-    pub(super) keep: Keep,
+    pub(super) keep: RetentionRules,
     pub(super) targets: Targets,
     known: RwLock<HashMap<Box<str>, Arc<[Addressee]>>>,
 }
@@ -108,7 +108,7 @@ impl Node {
         let next = Arc::new(ActiveBook::new(generation, book, text, targets, self.now()));
         let followers = &self.shared.followers;
         let prepared = followers.prepare(&next.book)?;
-        self.note(Note::Book { hash: next.book.hash(), text: Arc::clone(&next.text) }, None).await?;
+        self.note(StateChange::Book { hash: next.book.hash(), text: Arc::clone(&next.text) }, None).await?;
         let (before, after): (Vec<_>, Vec<_>) =
             prepared.into_iter().partition(|(_, at, _)| *at == BookSwitchAt::BeforeNode);
         let switch = |(part, _, switch): (&'static str, BookSwitchAt, BookSwitch)| {
@@ -176,17 +176,18 @@ impl ActiveBook {
     /// The queue of an alert receiver; none if the book lacks it.
     pub(super) fn to_receiver(&self, receiver: &str, event_type: &str) -> Option<Addressee> {
         let routes = self.book.own()?.route(event_type);
-        let is_theirs = |route: &&Route<'_>| route.channel.is_some_and(|one| one.name.as_str() == receiver);
+        let is_theirs =
+            |route: &&RouteMatch<'_>| route.channel.is_some_and(|one| one.name.as_str() == receiver);
         routes.iter().find(is_theirs).map(|route| self.addressee(route, event_type))
     }
 
     /// What happens to a webhook event when that service is full.
-    pub(super) fn when_full_of_webhook(&self, service: &ServiceName) -> WhenFull {
+    pub(super) fn when_full_of_webhook(&self, service: &ServiceName) -> OverflowPolicy {
         let waiting = self.book.waiting(service.as_str()).expect("the book routes to services that it has");
         when_full(waiting.when_full_of_webhook)
     }
 
-    fn addressee(&self, route: &Route<'_>, event_type: &str) -> Addressee {
+    fn addressee(&self, route: &RouteMatch<'_>, event_type: &str) -> Addressee {
         let service = route.service.name.clone();
         let waiting = self.book.waiting(service.as_str()).expect("the book routes to services that it has");
         let channel = route.channel.map(|channel| channel.name.clone());
@@ -210,23 +211,23 @@ impl ActiveBook {
     }
 }
 
-fn keep(book: &Arc<RuleBook>) -> Keep {
+fn keep(book: &Arc<RuleBook>) -> RetentionRules {
     let rules = Arc::clone(book);
     let letters = move |queue: &QueueName, event_type: &str| {
         let channel = queue.channel.as_ref().map(ChannelName::as_str);
         let rule = rules.letter_rule(queue.service.as_str(), channel, event_type);
         rule.map_or(rules.letter_retention(), |rule| rule.retention)
     };
-    Keep {
+    RetentionRules {
         delivered: book.keep_delivered(),
         ids: book.dedup_ttl_max().max(book.keep_delivered()),
         letters: Arc::new(letters),
     }
 }
 
-const fn when_full(stated: model::WhenFull) -> WhenFull {
+const fn when_full(stated: model::QueueFullAction) -> OverflowPolicy {
     match stated {
-        model::WhenFull::Refuse => WhenFull::Refuse,
-        model::WhenFull::DeadLetter => WhenFull::DeadLetter,
+        model::QueueFullAction::Refuse => OverflowPolicy::Refuse,
+        model::QueueFullAction::DeadLetter => OverflowPolicy::DeadLetter,
     }
 }

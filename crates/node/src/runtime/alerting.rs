@@ -16,10 +16,12 @@ mod sampler;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use redrive_core::alerts::notice::{Notice, Stage};
+use redrive_core::alerts::notice::{AlertNotice, AlertStage};
 use redrive_core::alerts::{AlertState, AlertView};
 use redrive_core::event::Event;
-use redrive_core::event::attribute::{ContentType, EventId, EventSource, EventType, SessionKey, Subject};
+use redrive_core::event::attribute::{
+    ContentType, EventId, EventSource, EventSubject, EventType, SessionKey,
+};
 use redrive_core::time::Timestamp;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior};
@@ -32,8 +34,8 @@ use super::active_book::ActiveBooks;
 use super::inbox::SubmitJob;
 use super::{HandOverResult, Node, NodeShared, SubmitError};
 use crate::activity::Activity;
-use crate::store::door::{By, Deed};
-use crate::store::{Note, Submission, Submitted};
+use crate::store::access_store::{AuditActor, AuditEntry};
+use crate::store::{StateChange, Submission, SubmittedEvent};
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often the state is stored without new notices: what a restart may forget.
@@ -81,13 +83,13 @@ impl Node {
     }
 
     /// Sends a test notice and returns its event's id. It is audited, since it disturbs people.
-    pub async fn test_receiver(&self, receiver: &str, by: &By) -> Result<EventId, NotifyError> {
+    pub async fn test_receiver(&self, receiver: &str, by: &AuditActor) -> Result<EventId, NotifyError> {
         let now = self.now();
-        let notice = Notice {
+        let notice = AlertNotice {
             alert: "test".to_owned(),
             covers: None,
             severity: "warning".to_owned(),
-            stage: Stage::Test,
+            stage: AlertStage::Test,
             receiver: receiver.to_owned(),
             since: now,
             at: now,
@@ -102,8 +104,8 @@ impl Node {
         let event = event(&notice);
         let id = event.id.clone();
         self.send_notice(&notice.receiver, event).await?;
-        let deed = Deed { act: "test-receiver", what: notice.receiver, by: by.clone(), note: None };
-        self.note(Note::Deed(Box::new(deed)), None).await?;
+        let deed = AuditEntry { act: "test-receiver", what: notice.receiver, by: by.clone(), note: None };
+        self.note(StateChange::Audit(Box::new(deed)), None).await?;
         Ok(id)
     }
 
@@ -111,7 +113,7 @@ impl Node {
     async fn send_notice(&self, receiver: &str, event: Event) -> Result<(), NotifyError> {
         let addressee = self.active_book().to_receiver(receiver, event.event_type.as_str());
         let addressee = addressee.ok_or_else(|| NotifyError::NoReceiver(receiver.to_owned()))?;
-        let submitted = Submitted { event: Arc::new(event), routes: vec![addressee] };
+        let submitted = SubmittedEvent { event: Arc::new(event), routes: vec![addressee] };
         let (reply, answer) = oneshot::channel();
         self.shared.inbox.submit(SubmitJob { submission: Submission { events: vec![submitted] }, reply })?;
         match answer.await.unwrap_or(Err(SubmitError::Stopping)).map(|taken| taken[0]).into() {
@@ -148,7 +150,7 @@ impl Node {
 }
 
 /// Notices of one alert keep their order.
-fn event(notice: &Notice) -> Event {
+fn event(notice: &AlertNotice) -> Event {
     let name = match &notice.covers {
         Some(covers) => format!("{} of {covers}", notice.alert),
         None => notice.alert.clone(),
@@ -158,7 +160,7 @@ fn event(notice: &Notice) -> Event {
         source: EventSource::new(SOURCE).expect("a source of our own"),
         event_type: EventType::new(notice.stage.event_type()).expect("types of our own"),
         // A name that is too long is left out.
-        subject: Subject::new(&name).ok(),
+        subject: EventSubject::new(&name).ok(),
         time: Some(notice.at),
         content_type: Some(ContentType::new("application/json").expect("a content type of our own")),
         session: SessionKey::new(&name).ok(),

@@ -11,17 +11,17 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use redrive_core::engine::{Command, Input};
+use redrive_core::engine::{Input, OperatorCommand};
 use redrive_core::ids::{DeliveryId, DependencyName};
-use redrive_core::policy::breaker::{Phase, Transition};
+use redrive_core::policy::breaker::{BreakerPhase, Transition};
 use redrive_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::{Node, NodeShared, SubmitError};
-use crate::store::door::{By, Deed};
-use crate::store::{Note, Reader, StoreError};
+use crate::store::access_store::{AuditActor, AuditEntry};
+use crate::store::{StateChange, StoreError, StoreReader};
 
 const CHANGES_MAX: usize = 50;
 /// Transitions kept in all; breakers with the most lose their oldest first.
@@ -34,8 +34,8 @@ const MEMO: &str = "breakers";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BreakerChange {
     pub at: Timestamp,
-    pub from: Phase,
-    pub to: Phase,
+    pub from: BreakerPhase,
+    pub to: BreakerPhase,
     pub failures: u32,
     /// The delivery whose attempt caused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,7 +60,7 @@ pub struct BreakerHistory(BTreeMap<String, VecDeque<BreakerChange>>);
 
 impl BreakerHistory {
     /// As stored, for commands that read a data folder without its node.
-    pub fn remembered_by(reader: &dyn Reader) -> Result<Self, StoreError> {
+    pub fn remembered_by(reader: &dyn StoreReader) -> Result<Self, StoreError> {
         Ok(Self::read(reader.memo(MEMO)?))
     }
 
@@ -81,8 +81,8 @@ impl BreakerHistory {
     /// Whether an operator opened it and nothing has closed it since.
     #[must_use]
     pub fn is_tripped_by_hand(&self, dependency: &str) -> bool {
-        let opened = self.of(dependency).take_while(|turn| turn.to != Phase::Closed);
-        opened.filter(|turn| turn.to == Phase::Open).any(|turn| turn.hand.is_some())
+        let opened = self.of(dependency).take_while(|turn| turn.to != BreakerPhase::Closed);
+        opened.filter(|turn| turn.to == BreakerPhase::Open).any(|turn| turn.hand.is_some())
     }
 
     fn add(&mut self, dependency: &DependencyName, turn: BreakerChange) {
@@ -150,9 +150,9 @@ impl Node {
         &self,
         dependency: DependencyName,
         note: Option<String>,
-        by: &By,
+        by: &AuditActor,
     ) -> Result<(), SubmitError> {
-        self.turn("trip", Command::Trip(dependency.clone()), dependency, note, by).await
+        self.turn("trip", OperatorCommand::Trip(dependency.clone()), dependency, note, by).await
     }
 
     /// Closes it and forgets its failures.
@@ -160,21 +160,21 @@ impl Node {
         &self,
         dependency: DependencyName,
         note: Option<String>,
-        by: &By,
+        by: &AuditActor,
     ) -> Result<(), SubmitError> {
-        self.turn("reset", Command::Reset(dependency.clone()), dependency, note, by).await
+        self.turn("reset", OperatorCommand::Reset(dependency.clone()), dependency, note, by).await
     }
 
     async fn turn(
         &self,
         act: &'static str,
-        command: Command,
+        command: OperatorCommand,
         dependency: DependencyName,
         note: Option<String>,
-        by: &By,
+        by: &AuditActor,
     ) -> Result<(), SubmitError> {
-        let deed = Deed { act, what: dependency.to_string(), by: by.clone(), note: note.clone() };
-        self.note(Note::Deed(Box::new(deed)), Some(Input::Operator(command))).await?;
+        let deed = AuditEntry { act, what: dependency.to_string(), by: by.clone(), note: note.clone() };
+        self.note(StateChange::Audit(Box::new(deed)), Some(Input::Operator(command))).await?;
         let hand = OperatorNote { by: by.name().map(ToOwned::to_owned), note };
         let (reply, written) = oneshot::channel();
         // The engine reported the transition before it completed the command, so this message follows it. The
@@ -251,16 +251,16 @@ mod tests {
         DependencyName::new(text).expect("a name")
     }
 
-    fn turn(at_s: u64, from: Phase, to: Phase) -> BreakerChange {
+    fn turn(at_s: u64, from: BreakerPhase, to: BreakerPhase) -> BreakerChange {
         let at = Timestamp::EPOCH + Duration::from_secs(at_s);
         BreakerChange { at, from, to, failures: 0, delivery: None, hand: None }
     }
 
     #[test]
     fn a_breaker_is_tripped_by_hand_until_something_closes_it() {
-        use Phase::{Closed, HalfOpen, Open};
+        use BreakerPhase::{Closed, HalfOpen, Open};
         // From what, to what, and whether by hand.
-        type Change = (Phase, Phase, bool);
+        type Change = (BreakerPhase, BreakerPhase, bool);
         #[rustfmt::skip]
         let cases: [(&str, &[Change], bool); 6] = [
             ("one that never changed",        &[],                                                         false),
@@ -286,14 +286,17 @@ mod tests {
     fn only_the_latest_changes_are_kept() {
         let mut turns = BreakerHistory::default();
         for second in 0..200 {
-            turns.add(&name("a"), turn(second, Phase::Closed, Phase::Open));
+            turns.add(&name("a"), turn(second, BreakerPhase::Closed, BreakerPhase::Open));
         }
         let kept: Vec<_> = turns.of("a").map(|turn| turn.at).collect();
         assert_eq!(kept.len(), CHANGES_MAX);
         assert!(kept.is_sorted_by(|later, earlier| later > earlier), "the latest first");
         for dependency in 0..100 {
             for second in 0..CHANGES_MAX as u64 {
-                turns.add(&name(&format!("d{dependency}")), turn(second, Phase::Closed, Phase::Open));
+                turns.add(
+                    &name(&format!("d{dependency}")),
+                    turn(second, BreakerPhase::Closed, BreakerPhase::Open),
+                );
             }
         }
         assert_eq!(turns.0.values().map(VecDeque::len).sum::<usize>(), CHANGES_KEPT_MAX);
@@ -306,8 +309,10 @@ mod tests {
         let hand = OperatorNote { by: Some("ops".to_owned()), note: None };
         turns.sign(&name("a"), hand.clone());
         assert_eq!(turns, BreakerHistory::default(), "there is nothing to sign");
-        let by_delivery =
-            BreakerChange { delivery: Some("3c".to_owned()), ..turn(1, Phase::Closed, Phase::Open) };
+        let by_delivery = BreakerChange {
+            delivery: Some("3c".to_owned()),
+            ..turn(1, BreakerPhase::Closed, BreakerPhase::Open)
+        };
         turns.add(&name("a"), by_delivery.clone());
         turns.sign(&name("a"), hand);
         assert_eq!(turns.of("a").next(), Some(&by_delivery));
@@ -316,9 +321,9 @@ mod tests {
     #[test]
     fn the_record_reads_back_what_it_wrote() {
         let mut turns = BreakerHistory::default();
-        turns.add(&name("a"), turn(1, Phase::Closed, Phase::Open));
+        turns.add(&name("a"), turn(1, BreakerPhase::Closed, BreakerPhase::Open));
         turns.sign(&name("a"), OperatorNote { by: None, note: Some("maintenance".to_owned()) });
-        turns.add(&name("a"), turn(2, Phase::Open, Phase::HalfOpen));
+        turns.add(&name("a"), turn(2, BreakerPhase::Open, BreakerPhase::HalfOpen));
         let text = serde_json::to_string(&turns).expect("JSON");
         assert_eq!(serde_json::from_str::<BreakerHistory>(&text).expect("it reads"), turns);
     }

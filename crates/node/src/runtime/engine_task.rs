@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::engine::{Call, CallId, Effect, Ending, Engine, Input, Settlement, Signal};
+use redrive_core::engine::{CallId, Effect, Ending, Engine, EngineActivity, Input, Settlement, TargetCall};
 use redrive_core::figures::Figures;
 use redrive_core::ids::DependencyName;
-use redrive_core::policy::answer::{CallPart, Reply, Seen, TransportError};
+use redrive_core::policy::answer::{CallPart, ReplyKind, TargetReply, TransportError};
 use redrive_core::time::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
@@ -18,8 +18,8 @@ use super::breakers::HistoryMessage;
 use super::inbox::{Inbox, NoteJob, WriterWork};
 use super::{EngineMessage, Snapshot, StopReport, SubmitAnswer};
 use crate::activity::{Activity, ActivityFeed};
-use crate::store::{self, Note, Submission, Submitted, WhenFull};
-use redrive::clock::{Clock, STEP_MIN, wall_clock};
+use crate::store::{self, OverflowPolicy, StateChange, Submission, SubmittedEvent};
+use redrive::clock::{MonotonicClock, STEP_MIN, wall_clock};
 
 const MESSAGES_AT_ONCE: usize = 256;
 /// How often the machine's clock is compared with ours.
@@ -32,7 +32,7 @@ pub(super) struct EngineTask {
     /// Collects writes until all messages at hand are handled.
     outbox: WriterWork,
     own: mpsc::Sender<EngineMessage>,
-    clock: Clock,
+    clock: MonotonicClock,
     feed: ActivityFeed,
     onward: EngineOutputs,
     calls: HashMap<CallId, AbortHandle>,
@@ -64,7 +64,7 @@ impl EngineTask {
         engine: Engine,
         inbox: Arc<Inbox>,
         own: mpsc::Sender<EngineMessage>,
-        clock: Clock,
+        clock: MonotonicClock,
         feed: ActivityFeed,
         mut onward: EngineOutputs,
     ) -> Self {
@@ -186,11 +186,11 @@ impl EngineTask {
         let intake = &mut Arc::make_mut(&mut self.figures).intake;
         for taken in taken {
             match taken.seen {
-                store::Seen::First => {
+                store::Occurrence::First => {
                     intake.accepted += 1;
                     intake.unrouted += u64::from(taken.deliveries == 0);
                 }
-                store::Seen::Again => {
+                store::Occurrence::Duplicate => {
                     intake.duplicates += 1;
                     let age = now.since(taken.accepted_at);
                     intake.redelivered.add(age);
@@ -235,17 +235,17 @@ impl EngineTask {
                 }
                 Effect::Load(load) => self.outbox.loads.push(load),
                 Effect::WakeAt(at) => self.wake_at = Some(at),
-                Effect::Keep(record) => self.note(Note::Breaker(record), None),
+                Effect::Keep(record) => self.note(StateChange::Breaker(record), None),
                 Effect::Release(queue) => {
-                    self.note(Note::Release(Arc::clone(&queue)), Some(Input::Released(queue)));
+                    self.note(StateChange::Release(Arc::clone(&queue)), Some(Input::Released(queue)));
                 }
                 Effect::Advance(advance) => self.outbox.advances.push(advance),
                 Effect::Reprocess(dependency) => {
-                    self.note(Note::Owe(dependency.clone()), None);
+                    self.note(StateChange::AutoReplayDue(dependency.clone()), None);
                     // If it is full, the dependency is retried in the next run or at the next recovery.
                     let _ = self.onward.reprocess.try_send(dependency);
                 }
-                Effect::Signal(signal) => self.report_signal(signal),
+                Effect::Activity(signal) => self.report_signal(signal),
             }
         }
     }
@@ -256,16 +256,16 @@ impl EngineTask {
             let mut routes = self.active.of(event.event_type.as_str()).to_vec();
             for addressee in &mut routes {
                 // No sender could send it again.
-                addressee.bound.when_full = WhenFull::DeadLetter;
+                addressee.bound.when_full = OverflowPolicy::DeadLetter;
             }
             if !routes.is_empty() {
-                let submitted = Submitted { event: Arc::clone(event), routes };
+                let submitted = SubmittedEvent { event: Arc::clone(event), routes };
                 self.outbox.emissions.push(Submission { events: vec![submitted] });
             }
         }
     }
 
-    fn note(&mut self, note: Note, then: Option<Input>) {
+    fn note(&mut self, note: StateChange, then: Option<Input>) {
         self.outbox.notes.push(NoteJob { note, then, reply: None });
     }
 
@@ -276,19 +276,19 @@ impl EngineTask {
         }
     }
 
-    fn report_signal(&mut self, signal: Box<Signal>) {
+    fn report_signal(&mut self, signal: Box<EngineActivity>) {
         Arc::make_mut(&mut self.figures).count(&signal);
-        if let Signal::Breaker { dependency, transition, by } = &*signal {
+        if let EngineActivity::Breaker { dependency, transition, by } = &*signal {
             // If it is full, only the history misses the transition.
             let _ = self.onward.turns.try_send(HistoryMessage::turned(dependency, transition, *by));
         }
-        if let Signal::Stale(delivery) = &*signal {
+        if let EngineActivity::Stale(delivery) = &*signal {
             tracing::warn!(delivery_id = %delivery, "stale settlement ignored");
         }
         self.feed.publish_signal(signal, || self.clock.now());
     }
 
-    fn start(&mut self, call: Arc<Call>) {
+    fn start(&mut self, call: Arc<TargetCall>) {
         let target = self.active.targets.get(&call.queue);
         let (id, own) = (call.id, self.own.clone());
         let limit = target.as_ref().map_or(call.limit, |target| target.ends_within(call.limit));
@@ -298,11 +298,11 @@ impl EngineTask {
                 Some(target) => {
                     let called = tokio::time::timeout(limit, target.call(call)).await;
                     called.unwrap_or_else(|_| {
-                        let seen = Seen::Transport(TransportError::Timeout(CallPart::Whole));
-                        Ending::Reply(Reply::new(seen, "call exceeded its time limit"))
+                        let seen = ReplyKind::Transport(TransportError::Timeout(CallPart::Whole));
+                        Ending::Reply(TargetReply::new(seen, "call exceeded its time limit"))
                     })
                 }
-                None => Ending::Reply(Reply::new(Seen::ConfigMissing, "no target is configured")),
+                None => Ending::Reply(TargetReply::new(ReplyKind::ConfigMissing, "no target is configured")),
             };
             report.make(ending).await;
         });
@@ -343,7 +343,7 @@ impl EngineTask {
     }
 }
 
-fn drift(clock: &Clock) -> i128 {
+fn drift(clock: &MonotonicClock) -> i128 {
     i128::from(wall_clock().as_nanos()) - i128::from(clock.now().as_nanos())
 }
 
@@ -374,7 +374,7 @@ impl Drop for CallReport {
         if self.is_made || !std::thread::panicking() {
             return;
         }
-        let reply = Reply::new(Seen::Internal, "target panicked");
+        let reply = TargetReply::new(ReplyKind::Internal, "target panicked");
         let (own, id) = (self.own.clone(), self.id);
         tokio::spawn(async move {
             let _ = own.send(EngineMessage::Ended(id, Ending::Reply(reply))).await;

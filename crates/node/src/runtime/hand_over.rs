@@ -8,12 +8,12 @@ use tokio::sync::oneshot;
 
 use super::inbox::SubmitJob;
 use super::{Node, SubmitError};
-use crate::store::{Refusal, Seen, Submission, Submitted, Taken};
+use crate::store::{AcceptedEvent, Occurrence, Submission, SubmissionRefusal, SubmittedEvent};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HandOverResult {
-    Durable(Taken),
-    Duplicate(Taken),
+    Durable(AcceptedEvent),
+    Duplicate(AcceptedEvent),
     /// Another event with the same source and id exists; this one will never be accepted.
     Refused {
         first: Receipt,
@@ -31,14 +31,14 @@ pub enum IntakeKind {
     Webhook,
 }
 
-impl From<Result<Taken, SubmitError>> for HandOverResult {
-    fn from(answer: Result<Taken, SubmitError>) -> Self {
+impl From<Result<AcceptedEvent, SubmitError>> for HandOverResult {
+    fn from(answer: Result<AcceptedEvent, SubmitError>) -> Self {
         match answer {
             Ok(taken) => match taken.seen {
-                Seen::First => Self::Durable(taken),
-                Seen::Again => Self::Duplicate(taken),
+                Occurrence::First => Self::Durable(taken),
+                Occurrence::Duplicate => Self::Duplicate(taken),
             },
-            Err(SubmitError::Refused(Refusal::Conflict { first: Some(first), .. })) => {
+            Err(SubmitError::Refused(SubmissionRefusal::Conflict { first: Some(first), .. })) => {
                 Self::Refused { first }
             }
             Err(error) => Self::Busy(error),
@@ -86,12 +86,12 @@ impl Node {
     }
 
     /// Accepts all events or none; they are durable when this returns.
-    pub async fn submit(&self, events: Vec<Event>) -> Result<Vec<Taken>, SubmitError> {
+    pub async fn submit(&self, events: Vec<Event>) -> Result<Vec<AcceptedEvent>, SubmitError> {
         let routed = |event| self.routed(&Arc::new(event), IntakeKind::Usual);
         self.submit_all(events.into_iter().map(routed).collect()).await
     }
 
-    fn routed(&self, event: &Arc<Event>, way: IntakeKind) -> Submitted {
+    fn routed(&self, event: &Arc<Event>, way: IntakeKind) -> SubmittedEvent {
         let active = self.active_book();
         let mut routes = active.of(event.event_type.as_str()).to_vec();
         if way == IntakeKind::Webhook {
@@ -99,10 +99,10 @@ impl Node {
                 addressee.bound.when_full = active.when_full_of_webhook(&addressee.queue.service);
             }
         }
-        Submitted { event: Arc::clone(event), routes }
+        SubmittedEvent { event: Arc::clone(event), routes }
     }
 
-    async fn submit_all(&self, events: Vec<Submitted>) -> Result<Vec<Taken>, SubmitError> {
+    async fn submit_all(&self, events: Vec<SubmittedEvent>) -> Result<Vec<AcceptedEvent>, SubmitError> {
         let (reply, answer) = oneshot::channel();
         let job = SubmitJob { submission: Submission { events }, reply };
         self.shared.inbox.submit(job).inspect_err(|_| self.shared.feed.refused())?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use redrive_core::time::Timestamp;
 
 use super::Node;
-use crate::store::Room;
+use crate::store::DiskRoom;
 
 /// A slower write is reported.
 pub(super) const SLOW_WRITE: Duration = Duration::from_secs(1);
@@ -54,11 +54,11 @@ impl HealthRecord {
         }
     }
 
-    pub(super) fn has_room(&self, now: Timestamp, room: Room) {
+    pub(super) fn has_room(&self, now: Timestamp, room: DiskRoom) {
         let mut health = self.lock();
         health.disk_short = match room {
-            Room::Enough => None,
-            Room::Short { free_bytes, needed_bytes } => {
+            DiskRoom::Enough => None,
+            DiskRoom::Short { free_bytes, needed_bytes } => {
                 let since = health.disk_short.map_or(now, |(since, _)| since);
                 Some((since, DiskShort { free_bytes, needed_bytes }))
             }
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(chart.look(at(1)), NodeHealth::default());
         chart.store_fails(at(1), "disk I/O error".to_owned());
         chart.store_fails(at(2), "another".to_owned());
-        let short = Room::Short { free_bytes: 1, needed_bytes: 2 };
+        let short = DiskRoom::Short { free_bytes: 1, needed_bytes: 2 };
         chart.has_room(at(3), short);
         chart.has_room(at(4), short);
         chart.book_refused(at(5), "line 2");
@@ -121,7 +121,7 @@ mod tests {
         };
         assert_eq!(chart.look(at(60)), expected);
         chart.store_heals();
-        chart.has_room(at(61), Room::Enough);
+        chart.has_room(at(61), DiskRoom::Enough);
         chart.book_read();
         assert_eq!(chart.look(at(90)), NodeHealth::default(), "a slow write is forgotten after a while");
         chart.stops();

@@ -7,13 +7,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use redrive_core::book::RuleBook;
-use redrive_core::engine::{Advance, Input, Load, Settlement};
+use redrive_core::engine::{Advance, Input, LoadRequest, Settlement};
 use tokio::sync::oneshot;
 
 use super::{AnswerSender, BackupJob, CompletionSender, SubmitError};
-use crate::store::door::RefusedBody;
-use crate::store::letter::GivenCommand;
-use crate::store::{Note, Submission};
+use crate::store::access_store::RefusedBody;
+use crate::store::letter::CommandRequest;
+use crate::store::{StateChange, Submission};
 
 const SUBMISSIONS_MAX: usize = 4_096;
 
@@ -33,7 +33,7 @@ const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 #[derive(Default)]
 pub(super) struct WriterWork {
     pub settlements: Vec<Arc<Settlement>>,
-    pub loads: Vec<Load>,
+    pub loads: Vec<LoadRequest>,
     pub notes: Vec<NoteJob>,
     pub commands: Vec<CommandJob>,
     pub advances: Vec<Advance>,
@@ -72,14 +72,14 @@ impl WriterWork {
 
 /// A change to store, the engine's input once it is durable, and the waiting caller.
 pub(super) struct NoteJob {
-    pub note: Note,
+    pub note: StateChange,
     pub then: Option<Input>,
     pub reply: Option<CompletionSender>,
 }
 
 impl NoteJob {
     pub(super) fn awaited(
-        note: Note,
+        note: StateChange,
         then: Option<Input>,
     ) -> (Self, oneshot::Receiver<Result<(), SubmitError>>) {
         let (reply, done) = oneshot::channel();
@@ -88,12 +88,12 @@ impl NoteJob {
 
     /// Refused bodies may be dropped: senders choose how many there are.
     pub(super) const fn is_refused_body(&self) -> bool {
-        matches!(self.note, Note::Refused(_))
+        matches!(self.note, StateChange::Refused(_))
     }
 }
 
 pub(super) struct CommandJob {
-    pub given: GivenCommand,
+    pub given: CommandRequest,
     pub reply: CompletionSender,
 }
 
@@ -148,7 +148,7 @@ impl Inbox {
 
     /// Stores a rule book, so that its decisions can be explained later.
     pub(super) fn record_book(&self, book: &RuleBook, text: &Arc<str>) {
-        let note = Note::Book { hash: book.hash(), text: Arc::clone(text) };
+        let note = StateChange::Book { hash: book.hash(), text: Arc::clone(text) };
         self.add(|work| work.notes.push(NoteJob { note, then: None, reply: None }));
     }
 
@@ -198,7 +198,7 @@ impl Inbox {
         if state.closed || waiting >= REFUSED_WAITING_MAX {
             return false;
         }
-        let note = Note::Refused(Box::new(refused));
+        let note = StateChange::Refused(Box::new(refused));
         state.work.notes.push(NoteJob { note, then: None, reply: None });
         self.wake_writer(state);
         true

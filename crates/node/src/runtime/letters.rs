@@ -14,7 +14,7 @@ use redrive_core::book::model;
 use redrive_core::engine::QueueName;
 use redrive_core::event::Event;
 use redrive_core::ids::{ChannelName, DeliveryId, DependencyName, Receipt};
-use redrive_core::letters::replay::{Manner, Origin, Pace, ReplayId};
+use redrive_core::letters::replay::{Manner, ReplayId, ReplayOrigin, ReplayPace};
 use redrive_core::letters::reprocess;
 use redrive_core::letters::reprocess::Occasion;
 use redrive_core::limits;
@@ -25,11 +25,12 @@ use tokio::sync::{mpsc, oneshot};
 use super::inbox::CommandJob;
 use super::{Node, NodeShared, ReadError, SubmitError};
 use crate::activity::{Activity, ReplayFacts};
-use crate::store::Note;
-use crate::store::door::By;
+use crate::store::StateChange;
+use crate::store::access_store::AuditActor;
 use crate::store::letter::{
-    CommandAnswer, Edit, GivenCommand, HeldSession, ImportCounts, ImportedLetter, LetterCommand,
-    LetterFilter, NewReplay, OrderRefusal, Poison, Purge, Redirect, ReplayAct, ReplayView, Selection, Survey,
+    CommandAnswer, CommandRefusal, CommandRequest, EditCommand, HeldSession, ImportCounts, ImportedLetter,
+    LetterCommand, LetterFilter, NewReplay, Poison, PurgeCommand, Redirect, ReplayAct, ReplayView, Selection,
+    SelectionSurvey,
 };
 
 /// Letters per step of a purge; writes wait for a step.
@@ -45,7 +46,7 @@ const SESSIONS_REPORTED_MAX: usize = 1_000;
 pub struct ReplayRequest {
     pub selection: Selection,
     pub what: String,
-    pub pace: Pace,
+    pub pace: ReplayPace,
     /// Another queue than the original one.
     pub to: Option<QueueName>,
     pub note: Option<String>,
@@ -62,7 +63,7 @@ pub struct PurgeResult {
 #[derive(Debug, thiserror::Error)]
 pub enum LetterCommandError {
     #[error(transparent)]
-    Refused(#[from] OrderRefusal),
+    Refused(#[from] CommandRefusal),
     #[error(transparent)]
     Unwanted(#[from] SelectError),
     #[error(transparent)]
@@ -104,11 +105,11 @@ pub struct StartedReplay {
 }
 
 impl Node {
-    pub async fn survey(&self, selection: Selection) -> Result<Survey, ReadError> {
+    pub async fn survey(&self, selection: Selection) -> Result<SelectionSurvey, ReadError> {
         self.read(move |reader| reader.survey(&selection)).await
     }
 
-    pub fn check_wanted(&self, survey: &Survey, to: Option<&QueueName>) -> Result<(), SelectError> {
+    pub fn check_wanted(&self, survey: &SelectionSurvey, to: Option<&QueueName>) -> Result<(), SelectError> {
         let book = self.book();
         for ((queue, event_type), letters) in &survey.by_type {
             let (queue, letters) = (to.unwrap_or(queue), *letters);
@@ -124,7 +125,11 @@ impl Node {
         Ok(())
     }
 
-    pub async fn replay(&self, wish: ReplayRequest, by: &By) -> Result<StartedReplay, LetterCommandError> {
+    pub async fn replay(
+        &self,
+        wish: ReplayRequest,
+        by: &AuditActor,
+    ) -> Result<StartedReplay, LetterCommandError> {
         let ReplayRequest { selection, what, pace, to, note } = wish;
         if selection.poison == Poison::Included && note.is_none() {
             return Err(SelectError::NoNote.into());
@@ -132,20 +137,20 @@ impl Node {
         let survey = self.survey(selection.clone()).await?;
         // An explicitly named letter that is missing is refused by name.
         if survey.letters == 0 && selection.letters.is_none() {
-            let Survey { claimed, poison_left, .. } = survey;
-            return Err(OrderRefusal::NothingMatches { claimed, poison: poison_left }.into());
+            let SelectionSurvey { claimed, poison_left, .. } = survey;
+            return Err(CommandRefusal::NothingMatches { claimed, poison: poison_left }.into());
         }
         self.check_wanted(&survey, to.as_ref())?;
         let to = to.map(|queue| {
             let order = order_of(&self.book(), &queue);
             Arc::new(Redirect { queue: Arc::new(queue), order })
         });
-        let new = NewReplay { selection, what, pace, origin: Origin::Operator, to, note };
+        let new = NewReplay { selection, what, pace, origin: ReplayOrigin::Operator, to, note };
         let replay = self.begin(new, by).await?;
         Ok(StartedReplay { replay, poison_left: survey.poison_left })
     }
 
-    async fn begin(&self, new: NewReplay, by: &By) -> Result<ReplayView, LetterCommandError> {
+    async fn begin(&self, new: NewReplay, by: &AuditActor) -> Result<ReplayView, LetterCommandError> {
         let view = self.command(by, |answer| LetterCommand::Replay(Box::new(new), answer)).await?;
         self.publish(Activity::ReplayBegan(facts(&view)));
         Ok(view)
@@ -155,7 +160,7 @@ impl Node {
         &self,
         replay: ReplayId,
         act: ReplayAct,
-        by: &By,
+        by: &AuditActor,
     ) -> Result<ReplayView, LetterCommandError> {
         let view = self.command(by, |answer| LetterCommand::Change { replay, act, answer }).await?;
         self.publish(Activity::ReplayChanged(facts(&view)));
@@ -167,7 +172,7 @@ impl Node {
         &self,
         letter: DeliveryId,
         note: Option<String>,
-        by: &By,
+        by: &AuditActor,
     ) -> Result<u64, LetterCommandError> {
         self.command(by, |answer| LetterCommand::Skip { letter, note, answer }).await
     }
@@ -178,13 +183,13 @@ impl Node {
         selection: Selection,
         what: String,
         note: Option<String>,
-        by: &By,
+        by: &AuditActor,
         mut reported: impl FnMut(PurgeResult),
     ) -> Result<PurgeResult, LetterCommandError> {
         let mut purged = PurgeResult::default();
         let mut after = None;
         loop {
-            let step = Purge {
+            let step = PurgeCommand {
                 selection: selection.clone(),
                 what: what.clone(),
                 rows_max: PURGE_STEP,
@@ -208,16 +213,16 @@ impl Node {
         letter: DeliveryId,
         event: Event,
         note: Option<String>,
-        by: &By,
+        by: &AuditActor,
     ) -> Result<(Receipt, DeliveryId), LetterCommandError> {
-        let edit = Edit { letter, event: Arc::new(event), note };
+        let edit = EditCommand { letter, event: Arc::new(event), note };
         self.command(by, |answer| LetterCommand::Edit(Box::new(edit), answer)).await
     }
 
     pub async fn import(
         &self,
         letters: Vec<ImportedLetter>,
-        by: &By,
+        by: &AuditActor,
     ) -> Result<ImportCounts, LetterCommandError> {
         self.command(by, |answer| LetterCommand::Import(letters, answer)).await
     }
@@ -225,12 +230,12 @@ impl Node {
     /// Runs a command; the result is durable and known to the engine.
     pub(super) async fn command<T>(
         &self,
-        by: &By,
+        by: &AuditActor,
         command: impl FnOnce(CommandAnswer<T>) -> LetterCommand,
     ) -> Result<T, LetterCommandError> {
         let answer = CommandAnswer::default();
         let (reply, done) = oneshot::channel();
-        let given = GivenCommand { command: command(answer.clone()), by: by.clone() };
+        let given = CommandRequest { command: command(answer.clone()), by: by.clone() };
         self.shared.inbox.command(CommandJob { given, reply })?;
         done.await.unwrap_or(Err(SubmitError::Stopping))?;
         Ok(answer.take()?)
@@ -238,7 +243,7 @@ impl Node {
 
     /// Replays the letters that the book reprocesses when this dependency recovers.
     async fn reprocess(&self, dependency: &DependencyName) -> Result<(), LetterCommandError> {
-        self.bring_letters_back(Occasion::WellAgain(dependency)).await?;
+        self.bring_letters_back(Occasion::Recovered(dependency)).await?;
         self.pay(dependency).await
     }
 
@@ -249,7 +254,7 @@ impl Node {
         // One replay for all, or letters of one session could overtake each other.
         let (mut chosen, mut times_max) = (BTreeSet::new(), 0);
         for kind in kinds.into_iter().filter(|kind| kind.count > 0) {
-            let subject = reprocess::Subject {
+            let subject = reprocess::LetterSubject {
                 queue: &kind.queue,
                 event_type: &kind.event_type,
                 category: kind.category,
@@ -265,27 +270,30 @@ impl Node {
         }
         let filter =
             LetterFilter { kinds: Some(chosen), replays_below: Some(times_max), ..LetterFilter::default() };
-        let pace =
-            Pace { rate: None, concurrency: limits::REPLAY_CONCURRENCY_DEFAULT, manner: Manner::Canary };
+        let pace = ReplayPace {
+            rate: None,
+            concurrency: limits::REPLAY_CONCURRENCY_DEFAULT,
+            manner: Manner::Canary,
+        };
         let new = NewReplay {
             selection: Selection { filter, letters: None, poison: Poison::Left, died_until: self.now() },
             what: format!("letters reprocessed by the rule book, {occasion}"),
             pace,
-            origin: Origin::Automatic { times_max },
+            origin: ReplayOrigin::Automatic { times_max },
             to: None,
             note: None,
         };
-        match self.begin(new, &By::nobody()).await {
+        match self.begin(new, &AuditActor::unknown()).await {
             Ok(_)
             | Err(LetterCommandError::Refused(
-                OrderRefusal::NothingMatches { .. } | OrderRefusal::Damaged(_),
+                CommandRefusal::NothingMatches { .. } | CommandRefusal::Damaged(_),
             )) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
     async fn pay(&self, dependency: &DependencyName) -> Result<(), LetterCommandError> {
-        Ok(self.note(Note::Paid(dependency.clone()), None).await?)
+        Ok(self.note(StateChange::AutoReplayDone(dependency.clone()), None).await?)
     }
 
     /// Reports sessions held by a dead letter, and releases those that the book no longer holds.
@@ -324,7 +332,10 @@ impl Node {
     /// Releases the deliveries behind a letter. If further letters hold the session, the next check finds
     /// them.
     pub(super) async fn let_go(&self, letter: DeliveryId) -> Result<(), LetterCommandError> {
-        match self.command(&By::nobody(), |answer| LetterCommand::LetGo { letter, answer }).await {
+        match self
+            .command(&AuditActor::unknown(), |answer| LetterCommand::ReleaseSession { letter, answer })
+            .await
+        {
             // Refused means that it is being replayed or was already released.
             Ok(_) | Err(LetterCommandError::Refused(_)) => Ok(()),
             Err(error) => Err(error),
@@ -355,13 +366,13 @@ fn facts(view: &ReplayView) -> ReplayFacts {
 /// Whether the book has the service but no longer holds its sessions.
 fn is_let_go(book: &RuleBook, session: &HeldSession) -> bool {
     book.service(session.queue.service.as_str()).is_some()
-        && order_of(book, &session.queue) != model::Order::SessionStrict
+        && order_of(book, &session.queue) != model::DeliveryOrder::SessionStrict
 }
 
-pub(super) fn order_of(book: &RuleBook, queue: &QueueName) -> model::Order {
+pub(super) fn order_of(book: &RuleBook, queue: &QueueName) -> model::DeliveryOrder {
     book.service(queue.service.as_str())
         .and_then(|service| service.order.as_ref())
-        .map_or(model::Order::None, |at| at.value)
+        .map_or(model::DeliveryOrder::None, |at| at.value)
 }
 
 pub(super) async fn bring_back(node: Weak<NodeShared>, mut well_again: mpsc::Receiver<DependencyName>) {

@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Semaphore;
 
 use super::ReadError;
-use crate::store::{Reader, Store, StoreError};
+use crate::store::{Store, StoreError, StoreReader};
 
 const READERS_MAX: usize = 4;
 
 pub(super) struct Readers {
     /// One permit per reader; closed when the node stops.
     free: Semaphore,
-    idle: Mutex<Vec<Box<dyn Reader>>>,
+    idle: Mutex<Vec<Box<dyn StoreReader>>>,
 }
 
 impl Readers {
@@ -25,7 +25,7 @@ impl Readers {
     pub(super) async fn ask<T, F>(self: Arc<Self>, question: F) -> Result<T, ReadError>
     where
         T: Send + 'static,
-        F: FnOnce(&dyn Reader) -> Result<T, StoreError> + Send + 'static,
+        F: FnOnce(&dyn StoreReader) -> Result<T, StoreError> + Send + 'static,
     {
         // Waiting here keeps blocking threads free for DNS lookups.
         let permit = self.free.acquire().await.map_err(|_| ReadError::Stopping)?;
@@ -62,7 +62,7 @@ impl Readers {
         self.idle().clear();
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<Box<dyn Reader>>> {
+    fn idle(&self) -> MutexGuard<'_, Vec<Box<dyn StoreReader>>> {
         self.idle.lock().expect("lock is not poisoned")
     }
 }

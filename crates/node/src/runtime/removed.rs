@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use redrive_core::book::own_book::is_own;
+use redrive_core::book::alert_rules::is_own;
 use redrive_core::book::pattern::EventPattern;
 use redrive_core::engine::{HeldQueue, QueueName};
 use redrive_core::ids::ChannelName;
@@ -17,8 +17,10 @@ use redrive_core::time::Timestamp;
 use super::letters::order_of;
 use super::{EngineMessage, LetterCommandError, Node, NodeShared, ReadError, SelectError, SubmitError};
 use crate::activity::{Activity, AlertFacts};
-use crate::store::door::By;
-use crate::store::letter::{LetterCommand, Reassign, ReassignScope, ReassignStep, Reassignment, Redirect};
+use crate::store::access_store::AuditActor;
+use crate::store::letter::{
+    LetterCommand, ReassignCommand, ReassignScope, ReassignStep, Reassignment, Redirect,
+};
 
 /// Deliveries per step; writes wait for a step.
 const STEP: u64 = 500;
@@ -85,7 +87,7 @@ impl Node {
         destination: Destination,
         at_most: Option<u64>,
         note: Option<String>,
-        by: &By,
+        by: &AuditActor,
     ) -> Result<ReassignResult, LetterCommandError> {
         let queue = Arc::new(queue);
         let to = self.reassignment(&destination)?;
@@ -104,7 +106,7 @@ impl Node {
                 if left == 0 {
                     return Ok(all);
                 }
-                let step = Reassign {
+                let step = ReassignCommand {
                     queue: Arc::clone(&queue),
                     scope: ReassignScope::All,
                     to: to.clone(),
@@ -131,17 +133,21 @@ impl Node {
         }
     }
 
-    async fn reassign_step(&self, step: Reassign, by: &By) -> Result<ReassignStep, LetterCommandError> {
+    async fn reassign_step(
+        &self,
+        step: ReassignCommand,
+        by: &AuditActor,
+    ) -> Result<ReassignStep, LetterCommandError> {
         let _unchanged = self.shared.changing_book.lock().await;
         let queue = QueueName::clone(&step.queue);
         let removed = self.ask_engine(|reply| EngineMessage::Removed(queue, reply)).await;
         let removed = removed.ok_or(SubmitError::Stopping)?;
         let step = match (removed, self.rows_of(&step.queue)) {
-            (Some(removed), _) => Reassign { running: removed.running, ..step },
+            (Some(removed), _) => ReassignCommand { running: removed.running, ..step },
             // Deliveries without a row are only on disk, so none is running.
             (None, rows) => {
                 let scope = ReassignScope::WithoutRule { rows: rows.unwrap_or_default() };
-                Reassign { scope, ..step }
+                ReassignCommand { scope, ..step }
             }
         };
         self.command(by, |answer| LetterCommand::Reassign(Box::new(step), answer)).await

@@ -14,7 +14,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use redrive_core::letters::reprocess::Occasion;
-use redrive_core::schedule::plan::{Act, Plan, plans};
+use redrive_core::schedule::plan::{ScheduledAction, ScheduledJob, plans};
 use redrive_core::time::Timestamp;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -33,7 +33,7 @@ const TRY_MAX: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug)]
 pub struct ScheduleView {
-    pub plan: Arc<Plan>,
+    pub plan: Arc<ScheduledJob>,
     pub last_fire: Option<Timestamp>,
     pub next_fire: Option<Timestamp>,
     /// Fires due and not yet durable.
@@ -93,18 +93,20 @@ impl Node {
         Arc::clone(&self.shared.schedules.views.borrow())
     }
 
-    async fn fire(&self, plan: &Plan, fire: Timestamp) -> Result<(), String> {
+    async fn fire(&self, plan: &ScheduledJob, fire: Timestamp) -> Result<(), String> {
         match &plan.act {
-            Act::Emit(emission) => match self.hand_over(emission.event(fire), IntakeKind::Usual).await {
-                HandOverResult::Durable(_) | HandOverResult::Duplicate(_) => Ok(()),
-                HandOverResult::Refused { first } => {
-                    let schedule = emission.name.as_str();
-                    tracing::info!(schedule, %fire, %first, "schedule fire already emitted with different content");
-                    Ok(())
+            ScheduledAction::Emit(emission) => {
+                match self.hand_over(emission.event(fire), IntakeKind::Usual).await {
+                    HandOverResult::Durable(_) | HandOverResult::Duplicate(_) => Ok(()),
+                    HandOverResult::Refused { first } => {
+                        let schedule = emission.name.as_str();
+                        tracing::info!(schedule, %fire, %first, "schedule fire already emitted with different content");
+                        Ok(())
+                    }
+                    HandOverResult::Busy(error) => Err(error.to_string()),
                 }
-                HandOverResult::Busy(error) => Err(error.to_string()),
-            },
-            Act::BringBack => {
+            }
+            ScheduledAction::BringBack => {
                 let cron = plan.schedule.cron();
                 self.bring_letters_back(Occasion::Cron(cron)).await.map_err(|error| error.to_string())
             }

@@ -7,8 +7,8 @@ use redrive::clock::wall_clock;
 
 use super::{Node, NodeShared, SubmitError};
 use crate::source::{SourceState, SourceView};
-use crate::store::Note;
-use crate::store::door::RefusedBody;
+use crate::store::StateChange;
+use crate::store::access_store::RefusedBody;
 
 pub(super) type SourceViews = Mutex<BTreeMap<String, SourceView>>;
 
@@ -60,7 +60,7 @@ impl Node {
 
     /// Stores a refused message for inspection; durable when this returns.
     pub(crate) async fn record_refused(&self, refused: RefusedBody) -> Result<(), SubmitError> {
-        self.note(Note::Refused(Box::new(refused)), None).await
+        self.note(StateChange::Refused(Box::new(refused)), None).await
     }
 
     fn with_sources<T>(&self, with: impl FnOnce(&mut BTreeMap<String, SourceView>) -> T) -> T {

@@ -11,18 +11,18 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use redrive_core::book::own_book::is_own;
+use redrive_core::book::alert_rules::is_own;
 use redrive_core::engine::QueueName;
 use redrive_core::figures::QueueFigures;
 use redrive_core::ids::DependencyName;
-use redrive_core::policy::breaker::{Phase, State};
+use redrive_core::policy::breaker::{BreakerPhase, BreakerState};
 use redrive_core::time::Timestamp;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use self::ring::{LOOK_EVERY, Rings, TrendGauges, TrendSample};
 pub use self::ring::{TrendPoint, TrendSpan};
 use super::{Node, NodeShared, Snapshot};
-use crate::store::{Counts, QueueCounts};
+use crate::store::{QueueCounts, StoreCounts};
 
 const QUEUES_MAX: usize = 200;
 const DEPENDENCIES_MAX: usize = 200;
@@ -110,7 +110,7 @@ struct TrendData {
 }
 
 impl TrendData {
-    fn look(&mut self, snapshot: &Snapshot, counts: &Counts, now: Timestamp) {
+    fn look(&mut self, snapshot: &Snapshot, counts: &StoreCounts, now: Timestamp) {
         self.looks += 1;
         let mut all = TrendSample { accepted: snapshot.figures.intake.accepted, ..TrendSample::default() };
         all.now.in_flight = u32::try_from(snapshot.calls).unwrap_or(u32::MAX);
@@ -133,9 +133,9 @@ impl TrendData {
         for view in &snapshot.dependencies {
             let figures = snapshot.figures.dependencies.get(&view.name).cloned().unwrap_or_default();
             let breaker = Some(match view.breaker {
-                State::Closed { .. } => Phase::Closed,
-                State::Open { .. } => Phase::Open,
-                State::HalfOpen { .. } => Phase::HalfOpen,
+                BreakerState::Closed { .. } => BreakerPhase::Closed,
+                BreakerState::Open { .. } => BreakerPhase::Open,
+                BreakerState::HalfOpen { .. } => BreakerPhase::HalfOpen,
             });
             let at_once = TrendGauges { in_flight: view.in_flight, breaker, ..TrendGauges::default() };
             let known =

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redrive_core::engine::{Fate, Input, Settlement};
+use redrive_core::engine::{Input, Settlement, SettlementResult};
 use redrive_core::time::Timestamp;
 use tokio::sync::mpsc;
 
@@ -22,12 +22,13 @@ use super::health::HealthRecord;
 use super::inbox::{CommandJob, Inbox, NoteJob, SubmitJob, WriterWork};
 use super::{AnswerSender, BackupJob, CompletionSender, EngineMessage, SubmitAnswer, SubmitError};
 use crate::activity::{Activity, ActivityFeed};
-use crate::store::door::Deed;
-use crate::store::letter::GivenCommand;
+use crate::store::access_store::AuditEntry;
+use crate::store::letter::CommandRequest;
 use crate::store::{
-    Batch, Note, REPLAYS_KEPT_MAX, Room, Seen, Settled, Store, StoreError, Submission, Taken, Written,
+    AcceptedEvent, BatchResult, DiskRoom, Occurrence, REPLAYS_KEPT_MAX, SettleResult, StateChange, Store,
+    StoreError, Submission, WriteBatch,
 };
-use redrive::clock::Clock;
+use redrive::clock::MonotonicClock;
 
 const PATIENCE: Duration = Duration::from_millis(500);
 const ROOM_EVERY: Duration = Duration::from_secs(1);
@@ -78,7 +79,7 @@ pub(super) struct StoreWriter {
     pub store: Box<dyn Store>,
     pub inbox: Arc<Inbox>,
     pub engine: mpsc::Sender<EngineMessage>,
-    pub clock: Clock,
+    pub clock: MonotonicClock,
     pub feed: ActivityFeed,
     pub chart: HealthRecord,
     pub books: ActiveBooks,
@@ -86,7 +87,7 @@ pub(super) struct StoreWriter {
 }
 
 pub(super) struct WriterState {
-    room: Room,
+    room: DiskRoom,
     room_at: Instant,
     written_at: Instant,
     housekept_at: Instant,
@@ -117,7 +118,7 @@ impl WriterState {
     pub(super) fn new() -> Self {
         let now = Instant::now();
         Self {
-            room: Room::Enough,
+            room: DiskRoom::Enough,
             room_at: now,
             written_at: now,
             housekept_at: now,
@@ -174,9 +175,9 @@ impl StoreWriter {
         }
     }
 
-    pub(super) fn found_room(&mut self, room: Room) {
+    pub(super) fn found_room(&mut self, room: DiskRoom) {
         self.state.room_at = Instant::now();
-        if let (Room::Enough, Room::Short { free_bytes, needed_bytes }) = (self.state.room, room) {
+        if let (DiskRoom::Enough, DiskRoom::Short { free_bytes, needed_bytes }) = (self.state.room, room) {
             tracing::error!(free_bytes, needed_bytes, "disk nearly full, refusing events");
         }
         self.state.room = room;
@@ -185,7 +186,7 @@ impl StoreWriter {
 
     /// Does all work; returns the stop request, if any.
     fn work(&mut self, mut work: WriterWork) -> Option<tokio::sync::oneshot::Sender<()>> {
-        if let Room::Short { free_bytes, needed_bytes } = self.state.room {
+        if let DiskRoom::Short { free_bytes, needed_bytes } = self.state.room {
             for job in work.submissions.drain(..) {
                 self.feed.refused();
                 let _ = job.reply.send(Err(SubmitError::NoRoom { free_bytes, needed_bytes }));
@@ -203,13 +204,18 @@ impl StoreWriter {
         waiters.extend(work.emissions.iter().map(|_| tokio::sync::oneshot::channel().0));
         submissions.extend(work.emissions.iter().cloned());
         if self.state.written_at.elapsed() > ALIVE_EVERY {
-            work.notes.push(NoteJob { note: Note::Alive, then: None, reply: None });
+            work.notes.push(NoteJob { note: StateChange::Alive, then: None, reply: None });
         }
-        let notes: Vec<Note> = work.notes.iter().map(|job| job.note.clone()).collect();
-        let (commands, doers): (Vec<GivenCommand>, Vec<CompletionSender>) =
+        let notes: Vec<StateChange> = work.notes.iter().map(|job| job.note.clone()).collect();
+        let (commands, doers): (Vec<CommandRequest>, Vec<CompletionSender>) =
             work.commands.into_iter().map(|CommandJob { given, reply }| (given, reply)).unzip();
-        let batch =
-            Batch { settlements: work.settlements, submissions, notes, commands, advances: work.advances };
+        let batch = WriteBatch {
+            settlements: work.settlements,
+            submissions,
+            changes: notes,
+            commands,
+            advances: work.advances,
+        };
         self.state.backups.append(&mut work.backups);
         if batch.is_empty() {
             let mut inputs = Vec::new();
@@ -249,8 +255,8 @@ impl StoreWriter {
     /// Turns the result of a batch into inputs for the engine and answers for callers.
     fn digest(
         &self,
-        batch: &Batch,
-        written: Written,
+        batch: &WriteBatch,
+        written: BatchResult,
         notes: Vec<NoteJob>,
         mut done: Vec<CompletionSender>,
         now: Timestamp,
@@ -258,8 +264,8 @@ impl StoreWriter {
         let mut inputs = Vec::new();
         for (settlement, settled) in batch.settlements.iter().zip(written.settled) {
             let (fate, promoted) = match settled {
-                Settled::Written { promoted } => (Fate::Written, promoted),
-                Settled::Stale => (Fate::Stale, None),
+                SettleResult::Written { promoted } => (SettlementResult::Written, promoted),
+                SettleResult::Stale => (SettlementResult::Stale, None),
             };
             inputs.push(Input::Settled { delivery: settlement.delivery, fate, promoted });
         }
@@ -281,15 +287,15 @@ impl StoreWriter {
         WriterResult { answers, inputs, done }
     }
 
-    fn publish_accepted(&self, submission: &Submission, taken: &[Taken], now: Timestamp) {
+    fn publish_accepted(&self, submission: &Submission, taken: &[AcceptedEvent], now: Timestamp) {
         for (submitted, taken) in submission.events.iter().zip(taken) {
-            if taken.seen == Seen::First {
+            if taken.seen == Occurrence::First {
                 self.feed.publish_accepted(&submitted.event, taken.deliveries, now);
             }
         }
     }
 
-    fn load(&mut self, loads: &[redrive_core::engine::Load], inputs: &mut Vec<Input>) {
+    fn load(&mut self, loads: &[redrive_core::engine::LoadRequest], inputs: &mut Vec<Input>) {
         for load in loads {
             match self.store.load(load) {
                 Ok(page) => inputs.push(Input::Loaded(page)),
@@ -372,10 +378,10 @@ impl StoreWriter {
         let room = self.store.has_room()?;
         self.found_room(room);
         let now = self.clock.now();
-        let mut notes: Vec<Note> = failing.notes.iter().map(|job| job.note.clone()).collect();
-        notes.push(Note::Absence { from: failing.since });
+        let mut notes: Vec<StateChange> = failing.notes.iter().map(|job| job.note.clone()).collect();
+        notes.push(StateChange::Absence { from: failing.since });
         let (settlements, submissions) = (failing.settlements.clone(), failing.emissions.clone());
-        let batch = Batch { settlements, submissions, notes, ..Batch::default() };
+        let batch = WriteBatch { settlements, submissions, changes: notes, ..WriteBatch::default() };
         // A replay may have begun in a batch whose result was lost.
         let replays = self.store.reader()?.replays(None, REPLAYS_KEPT_MAX)?;
         let written = self.store.write(&batch, now)?;
@@ -421,7 +427,7 @@ impl StoreWriter {
                 let is_over = !matches!(&outcome, Ok(progress) if progress.remaining > 0);
                 if is_over && outcome.is_ok() {
                     let what = job.backup.folder.display().to_string();
-                    deed = Some(Deed { act: "backup", what, by: job.by.clone(), note: None });
+                    deed = Some(AuditEntry { act: "backup", what, by: job.by.clone(), note: None });
                 }
                 place.send(outcome.map_err(|error| error.to_string()));
                 is_over
@@ -435,7 +441,7 @@ impl StoreWriter {
             self.state.backups.remove(0);
         }
         if let Some(deed) = deed {
-            let note = Note::Deed(Box::new(deed));
+            let note = StateChange::Audit(Box::new(deed));
             self.inbox.add(|work| work.notes.push(NoteJob { note, then: None, reply: None }));
         }
     }

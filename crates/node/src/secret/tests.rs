@@ -93,7 +93,7 @@ async fn a_command_that_hangs_is_ended_with_its_children() {
     tokio::time::pause();
     advance(FETCH_MAX).await;
     tokio::time::resume();
-    assert_eq!(asked.await.expect("it ends"), Err("no value: nothing came within 10s".to_owned()));
+    assert_eq!(asked.await.expect("it ends"), Err("no value: no result within 10s".to_owned()));
     until(|| is_running().is_none().then_some(())).await;
 }
 

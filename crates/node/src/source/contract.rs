@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use redrive_core::book::RuleBook;
 use redrive_core::book::connectors::{Connector, Edge, Profile};
-use redrive_core::book::schema::Type;
-use redrive_core::engine::{Bounds, Call, Ending};
+use redrive_core::book::schema::ValueType;
+use redrive_core::engine::{Ending, EngineBounds, TargetCall};
 use redrive_core::ids::{Seq, ServiceName};
-use redrive_core::policy::answer::{BrokerError, Reply, Seen};
-use redrive_core::policy::catalog::Kind;
+use redrive_core::policy::answer::{BrokerError, ReplyKind, TargetReply};
+use redrive_core::policy::catalog::DependencyKind;
 use tempfile::TempDir;
 
 use super::{
@@ -20,7 +20,7 @@ use super::{
 use crate::connectors::{ConnectorFuture, Driver, Drivers, Make};
 use crate::runtime::{Config, Node};
 use crate::secret::Secrets;
-use crate::store::door::By;
+use crate::store::access_store::AuditActor;
 use crate::store::{self, Options};
 use crate::target::Target;
 use crate::target::registry::Targets;
@@ -188,17 +188,18 @@ impl Bench {
     }
 
     pub(super) async fn accepted(&self) -> Vec<String> {
-        let all = self.node.read(|reader| reader.accepted(Seq::NONE, 10_000, usize::MAX)).await;
+        let all = self.node.read(|reader| reader.events_after(Seq::NONE, 10_000, usize::MAX)).await;
         all.expect("the store answers").iter().map(|view| view.event.id.to_string()).collect()
     }
 
     pub(super) async fn pause(&self) {
-        let paused = self.node.pause(ServiceName::new("shop").expect("a name"), &By::nobody()).await;
+        let paused = self.node.pause(ServiceName::new("shop").expect("a name"), &AuditActor::unknown()).await;
         paused.expect("it is written");
     }
 
     pub(super) async fn resume(&self) {
-        let resumed = self.node.resume(ServiceName::new("shop").expect("a name"), &By::nobody()).await;
+        let resumed =
+            self.node.resume(ServiceName::new("shop").expect("a name"), &AuditActor::unknown()).await;
         resumed.expect("it is written");
     }
 
@@ -229,22 +230,22 @@ services: { shop: { target: { discard: here }, order: session, waiting: { events
 ";
 
 static PULLED: Connector = Connector {
-    dependency: Some(Kind::Kafka),
-    ..Connector::new(Edge::Source, "pulled", Type::Text, "The source of the scenario.", |from| {
+    dependency: Some(DependencyKind::Kafka),
+    ..Connector::new(Edge::Source, "pulled", ValueType::Text, "The source of the scenario.", |from| {
         Some((Arc::new(from.own_text()?), Profile::default()))
     })
 };
 
 static DISCARD: Connector =
-    Connector::new(Edge::Target, "discard", Type::Text, "Takes everything.", |from| {
+    Connector::new(Edge::Target, "discard", ValueType::Text, "Takes everything.", |from| {
         Some((Arc::new(from.own_text()?), Profile::default()))
     });
 
 struct Discard;
 
 impl Target for Discard {
-    fn call(&self, _: Arc<Call>) -> ConnectorFuture<'_, Ending> {
-        let taken = Reply::new(Seen::Taken, String::new());
+    fn call(&self, _: Arc<TargetCall>) -> ConnectorFuture<'_, Ending> {
+        let taken = TargetReply::new(ReplyKind::Taken, String::new());
         Box::pin(async move { Ending::Reply(taken) })
     }
 }
@@ -259,7 +260,7 @@ fn node(folder: &TempDir) -> Node {
     let secrets = Secrets::default();
     let targets = Targets::made_by(&drivers, &book, &secrets).expect("they can be made");
     let store = store::open(folder.path(), Options::default()).expect("it opens");
-    let config = Config { book, book_text: BOOK.into(), targets, store, bounds: Bounds::OF_A_SERVER };
+    let config = Config { book, book_text: BOOK.into(), targets, store, bounds: EngineBounds::SERVER };
     Node::start(config).expect("it starts")
 }
 
@@ -289,7 +290,8 @@ struct DeafAcks {
 impl Acknowledge for DeafAcks {
     fn settle(&mut self, settled: Vec<SettledMessage>) -> ConnectorFuture<'_, Result<(), SourceError>> {
         if self.is_deaf.load(Ordering::SeqCst) {
-            let (seen, message) = (Seen::Broker(BrokerError::Unavailable), "the connection broke".to_owned());
+            let (seen, message) =
+                (ReplyKind::Broker(BrokerError::Unavailable), "the connection broke".to_owned());
             return Box::pin(async { Err(SourceError::new(seen, message)) });
         }
         self.acks.settle(settled)

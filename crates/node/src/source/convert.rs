@@ -4,10 +4,10 @@
 //! Otherwise `type` makes the event and the body is its data, byte for byte. Templates for subject and
 //! session fill in what a `CloudEvent` lacks.
 
-use redrive_core::book::model::Source;
-use redrive_core::book::source_template::{Material, Picked, SourceTemplate, Wanted};
-use redrive_core::event::attribute::{Bounds, ContentType, EventId, EventSource, EventType, Text};
-use redrive_core::event::refusal::Reason;
+use redrive_core::book::model::SourceEntry;
+use redrive_core::book::source_template::{FieldSelection, SelectedFields, SourceTemplate, TemplateInput};
+use redrive_core::event::attribute::{ContentType, EventId, EventSource, EventType, Text, TextBounds};
+use redrive_core::event::refusal::InvalidReason;
 use redrive_core::event::{Event, HeaderList, Incoming, Parsed, parse, reserved};
 use redrive_core::time::Timestamp;
 
@@ -31,18 +31,18 @@ pub enum MalformedReason {
     #[error("has no value in this request: check the template of this source")]
     NoValue,
     #[error(transparent)]
-    Unfit(#[from] Reason),
+    Unfit(#[from] InvalidReason),
 }
 
-pub(crate) const fn unfit(field: &'static str, reason: Reason) -> MalformedInput {
+pub(crate) const fn unfit(field: &'static str, reason: InvalidReason) -> MalformedInput {
     MalformedInput { field, why: MalformedReason::Unfit(reason) }
 }
 
 /// None without a template, or without its values.
-pub(crate) fn filled<Of: Bounds>(
+pub(crate) fn filled<Of: TextBounds>(
     field: &'static str,
     template: Option<&SourceTemplate>,
-    found: &dyn Material,
+    found: &dyn TemplateInput,
 ) -> Result<Option<Text<Of>>, MalformedInput> {
     let text = template.and_then(|template| template.fill(found));
     text.map(|text| Text::new(&text).map_err(|reason| unfit(field, reason))).transpose()
@@ -50,7 +50,7 @@ pub(crate) fn filled<Of: Bounds>(
 
 pub(crate) fn filled_type(
     template: &SourceTemplate,
-    found: &dyn Material,
+    found: &dyn TemplateInput,
 ) -> Result<EventType, MalformedInput> {
     let text =
         template.fill_type(found).ok_or(MalformedInput { field: "type", why: MalformedReason::NoValue })?;
@@ -64,17 +64,17 @@ pub(crate) struct Templates {
     pub(crate) session: Option<SourceTemplate>,
     pub(crate) id: Option<SourceTemplate>,
     /// The data fields that they use.
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: FieldSelection,
 }
 
 impl Templates {
-    pub(crate) fn of(source: &Source) -> Self {
+    pub(crate) fn of(source: &SourceEntry) -> Self {
         let template = |text: &Option<String>| {
             text.as_ref().map(|text| SourceTemplate::parse(text).expect("the book has checked it"))
         };
         let [event_type, subject, session, id] =
             [&source.event_type, &source.subject, &source.session, &source.id].map(template);
-        let mut wanted = Wanted::default();
+        let mut wanted = FieldSelection::default();
         for template in [&event_type, &subject, &session, &id].into_iter().flatten() {
             template.data_paths().for_each(|path| wanted.add(path));
         }
@@ -89,10 +89,10 @@ pub(super) struct Converter {
 
 struct MessageMaterial<'a> {
     headers: &'a [(String, String)],
-    data: Picked<'a>,
+    data: SelectedFields<'a>,
 }
 
-impl Material for MessageMaterial<'_> {
+impl TemplateInput for MessageMaterial<'_> {
     fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(given, _)| given.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.trim())
@@ -104,7 +104,7 @@ impl Material for MessageMaterial<'_> {
 }
 
 impl Converter {
-    pub(super) fn new(name: &str, source: &Source) -> Self {
+    pub(super) fn new(name: &str, source: &SourceEntry) -> Self {
         let event_source = EventSource::new(&format!("{}{name}", reserved::PULLED_PREFIX));
         let event_source = event_source.expect("names are short and plain");
         Self { templates: Templates::of(source), event_source }
@@ -158,7 +158,7 @@ impl Converter {
     ) -> Result<Event, MalformedInput> {
         let Templates { subject, session, id, wanted, .. } = &self.templates;
         let data = if wanted.is_empty() {
-            Picked::default()
+            SelectedFields::default()
         } else {
             wanted.pick(&message.body).map_err(|reason| unfit("body", reason))?
         };

@@ -14,9 +14,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redrive::private;
-use redrive_core::book::connectors::folder::{SOURCE, Spool};
+use redrive_core::book::connectors::folder::{FolderSettings, SOURCE};
 use redrive_core::hash;
-use redrive_core::policy::answer::{BrokerError, Seen};
+use redrive_core::policy::answer::{BrokerError, ReplyKind};
 use serde::de::IgnoredAny;
 
 use super::{
@@ -41,14 +41,16 @@ const REFUSED: &str = "refused";
 
 pub(crate) const DRIVER: Driver = Driver {
     connector: &SOURCE,
-    make: Make::Source(|endpoint, _| Ok(Arc::new(FolderSource(settings::<Spool>(endpoint).clone())))),
+    make: Make::Source(|endpoint, _| {
+        Ok(Arc::new(FolderSource(settings::<FolderSettings>(endpoint).clone())))
+    }),
 };
 
-struct FolderSource(Spool);
+struct FolderSource(FolderSettings);
 
 impl Source for FolderSource {
     fn connect(&self) -> ConnectorFuture<'_, Result<SourceConnection, SourceError>> {
-        let Spool { folder, keeps } = self.0.clone();
+        let FolderSettings { folder, keeps } = self.0.clone();
         Box::pin(blocking(move || {
             let folder = PathBuf::from(folder);
             fs::read_dir(&folder)?;
@@ -311,5 +313,5 @@ fn failed(error: &io::Error) -> SourceError {
         ErrorKind::PermissionDenied => BrokerError::Unauthorized,
         _ => BrokerError::Unavailable,
     };
-    SourceError::new(Seen::Broker(seen), error.to_string())
+    SourceError::new(ReplyKind::Broker(seen), error.to_string())
 }

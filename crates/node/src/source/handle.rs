@@ -32,14 +32,14 @@ struct SourcesShared {
 }
 
 struct RunningSource {
-    from: model::Source,
+    from: model::SourceEntry,
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
 impl RunningSource {
-    fn is_for(&self, source: &model::Source) -> bool {
-        fn templates(source: &model::Source) -> [&Option<String>; 4] {
+    fn is_for(&self, source: &model::SourceEntry) -> bool {
+        fn templates(source: &model::SourceEntry) -> [&Option<String>; 4] {
             [&source.event_type, &source.subject, &source.session, &source.id]
         }
         self.from.endpoint == source.endpoint && templates(&self.from) == templates(source)
@@ -114,7 +114,7 @@ impl SourcesShared {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn switch(&self, made: BTreeMap<String, (Arc<dyn Source>, model::Source)>, keep: &[String]) {
+    fn switch(&self, made: BTreeMap<String, (Arc<dyn Source>, model::SourceEntry)>, keep: &[String]) {
         let Some(node) = self.node.upgrade() else { return };
         let mut running = self.running();
         let (kept, mut gone): (BTreeMap<_, _>, BTreeMap<_, _>) =

@@ -5,7 +5,9 @@
 //! its messages wait upstream.
 
 use redrive_core::limits;
-use redrive_core::policy::breaker::{Admission, Breaker, CallEnd, Observation, Permit, Phase, Transition};
+use redrive_core::policy::breaker::{
+    Admission, Breaker, BreakerPhase, CallEnd, Observation, Permit, Transition,
+};
 use redrive_core::policy::catalog;
 use redrive_core::policy::category::Category;
 use redrive_core::policy::classify::{Outcome, classify};
@@ -96,7 +98,8 @@ impl Reconnect {
     ) -> Option<Transition> {
         let (permit, named) = permit.zip(rule.breaker.as_ref())?;
         let transition = self.breaker.settle(permit, seen, &named.settings, now)?;
-        (transition.to == Phase::Closed || transition.from == Phase::Closed).then_some(transition)
+        (transition.to == BreakerPhase::Closed || transition.from == BreakerPhase::Closed)
+            .then_some(transition)
     }
 }
 
@@ -104,7 +107,7 @@ impl Reconnect {
 mod tests {
     use redrive_core::book::connectors::built_in;
     use redrive_core::book::read;
-    use redrive_core::policy::answer::{BrokerError, Seen};
+    use redrive_core::policy::answer::{BrokerError, ReplyKind};
 
     use super::*;
 
@@ -118,7 +121,7 @@ mod tests {
     }
 
     fn failure(seen: BrokerError) -> SourceError {
-        SourceError::new(Seen::Broker(seen), String::new())
+        SourceError::new(ReplyKind::Broker(seen), String::new())
     }
 
     /// Each row: a time, the result of connecting, and the expected step.

@@ -15,8 +15,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use redrive::clock::wall_clock;
 use redrive_core::event::Event;
-use redrive_core::policy::answer::{BrokerError, Seen};
-use redrive_core::policy::breaker::{Phase, Transition};
+use redrive_core::policy::answer::{BrokerError, ReplyKind};
+use redrive_core::policy::breaker::{BreakerPhase, Transition};
 use redrive_core::policy::rule::Rule;
 use redrive_core::time::Timestamp;
 use tokio::sync::{Notify, mpsc, watch};
@@ -30,7 +30,7 @@ use super::{
 };
 use crate::activity::Activity;
 use crate::runtime::{HandOverResult, Node, SubmitError, WeakNode};
-use crate::store::door::{REFUSED_BODY_BYTES_MAX, RefusedBody};
+use crate::store::access_store::{REFUSED_BODY_BYTES_MAX, RefusedBody};
 
 /// Messages and body bytes read and not acknowledged.
 const WINDOW: ReadRoom = ReadRoom { messages: 1_024, bytes: 8 * 1024 * 1024 };
@@ -144,7 +144,7 @@ impl SourceRunner {
             tracing::warn!(source, why, "source disconnected, retrying");
             node.publish_logged(Activity::alert(format!("source {source} is not connected: {why}")));
         }
-        if turned.is_some_and(|turned| turned.to == Phase::Open) {
+        if turned.is_some_and(|turned| turned.to == BreakerPhase::Open) {
             tracing::warn!(source, why, "circuit breaker of the source opened");
         }
     }
@@ -467,6 +467,6 @@ async fn within<T>(
     doing: impl Future<Output = Result<T, SourceError>>,
 ) -> Result<T, SourceError> {
     tokio::time::timeout(limit, doing).await.unwrap_or_else(|_| {
-        Err(SourceError::new(Seen::Broker(BrokerError::TimedOut), format!("no answer within {limit:?}")))
+        Err(SourceError::new(ReplyKind::Broker(BrokerError::TimedOut), format!("no answer within {limit:?}")))
     })
 }

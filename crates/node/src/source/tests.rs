@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use redrive_core::book::connectors::Endpoint;
 use redrive_core::book::connectors::Profile;
-use redrive_core::book::connectors::folder::{SOURCE, Spool};
-use redrive_core::policy::answer::{BrokerError, Seen};
+use redrive_core::book::connectors::folder::{FolderSettings, SOURCE};
+use redrive_core::policy::answer::{BrokerError, ReplyKind};
 use tempfile::TempDir;
 use tokio::sync::watch;
 
@@ -41,7 +41,7 @@ impl Script {
 }
 
 fn away() -> SourceError {
-    SourceError::new(Seen::Broker(BrokerError::Unavailable), "away")
+    SourceError::new(ReplyKind::Broker(BrokerError::Unavailable), "away")
 }
 
 impl Source for Script {
@@ -170,7 +170,7 @@ impl Spooled {
 
 impl Upstream for Spooled {
     fn source(&self) -> Arc<dyn Source> {
-        let settings = Spool { folder: self.path().to_string_lossy().into_owned(), keeps: false };
+        let settings = FolderSettings { folder: self.path().to_string_lossy().into_owned(), keeps: false };
         let endpoint = Endpoint::new(&SOURCE, Arc::new(settings), Profile::default());
         let site = SourceSite { name: "in", secrets: &Secrets::default() };
         Drivers::built_in().source(&endpoint, &site).expect("it is built in").expect("it can be made")

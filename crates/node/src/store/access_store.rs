@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use redrive_core::access::{Role, Scope};
+use redrive_core::access::{AccessScope, Role};
 use redrive_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +25,7 @@ pub struct KeyRecord {
     /// SHA-256 of the whole key, which is long and random: a slower hash would add nothing.
     pub hash: [u8; 32],
     pub role: Role,
-    pub scope: Scope,
+    pub scope: AccessScope,
     /// Overrides the rule book's rate limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_second: Option<f64>,

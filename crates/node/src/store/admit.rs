@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use redrive_core::event::Event;
-use redrive_core::event::copies::Remembered;
+use redrive_core::event::copy_rule::RememberedKeys;
 use redrive_core::event::idempotency::DedupKey;
 use redrive_core::ids::{Receipt, Seq, ServiceName};
 use redrive_core::time::Timestamp;
@@ -37,14 +37,14 @@ pub(super) struct EarlierEvent {
     pub(super) deliveries: u32,
     pub(super) accepted_at: Timestamp,
     /// Of all events with this source and id.
-    pub(super) remembered: Remembered,
+    pub(super) remembered: RememberedKeys,
 }
 
 impl EarlierEvent {
     /// Of two events with the same source and id, prefers the one with that content, then the first.
     pub(super) fn beside(self, other: Self, content: u64) -> Self {
         let rank = |one: &Self| (one.content != content, one.seq);
-        let remembered = Remembered {
+        let remembered = RememberedKeys {
             last_at: self.remembered.last_at.max(other.remembered.last_at),
             kept: self.remembered.kept || other.remembered.kept,
         };
@@ -154,7 +154,7 @@ pub(super) fn admit<L: AdmissionLedger>(
         }
         // Most submissions have one event.
         if submission.events.len() > 1 {
-            let remembered = Remembered { last_at: now, kept: true };
+            let remembered = RememberedKeys { last_at: now, kept: true };
             let deliveries = new.deliveries();
             let this = EarlierEvent { seq: next, content, deliveries, accepted_at: now, remembered };
             within.insert(event.dedup_key(), this);

@@ -3,15 +3,15 @@
 //!
 //! Invariant: hashes are stored, so their input never changes.
 
-use redrive_core::book::model::Order;
-use redrive_core::engine::{Death, Followers, QueueName};
+use redrive_core::book::model::DeliveryOrder;
+use redrive_core::engine::{DeadLetterInfo, QueueName, SessionFollowers};
 use redrive_core::event::Event;
-use redrive_core::event::attribute::{ContentType, ExtensionValue, SessionKey, Subject};
+use redrive_core::event::attribute::{ContentType, EventSubject, ExtensionValue, SessionKey};
 use redrive_core::ids::{ChannelName, ServiceName};
 use redrive_core::letters::envelope::Tier;
 use redrive_core::letters::fingerprint::Fingerprint;
 use redrive_core::letters::name_template;
-use redrive_core::policy::category::{Category, Code, codes};
+use redrive_core::policy::category::{Category, FailureCode, codes};
 use redrive_core::{hash, limits};
 
 use super::Addressee;
@@ -28,7 +28,7 @@ pub(super) fn content_hash(event: &Event) -> u64 {
     let Event { event_type, subject, content_type, session, extensions, data, .. } = event;
     let mut parts = HashInput::default();
     parts.text(event_type.as_str());
-    parts.maybe(subject.as_ref().map(Subject::as_str));
+    parts.maybe(subject.as_ref().map(EventSubject::as_str));
     parts.maybe(session.as_ref().map(SessionKey::as_str));
     parts.maybe(content_type.as_ref().map(ContentType::as_str));
     for (name, value) in extensions.iter().filter(|(name, _)| name.as_str() != TRACE_STATE) {
@@ -68,8 +68,8 @@ pub(super) fn lane(seed: u64, addressee: &Addressee, event: &Event) -> Option<u6
 }
 
 /// The lane in a given queue.
-pub(super) fn lane_in(seed: u64, queue: &QueueName, order: Order, event: &Event) -> Option<u64> {
-    let session = event.session.as_ref().filter(|_| order != Order::None)?;
+pub(super) fn lane_in(seed: u64, queue: &QueueName, order: DeliveryOrder, event: &Event) -> Option<u64> {
+    let session = event.session.as_ref().filter(|_| order != DeliveryOrder::None)?;
     let QueueName { service, channel } = queue;
     let mut parts = HashInput::default();
     parts.text(service.as_str());
@@ -83,18 +83,18 @@ pub(super) fn text_hash(seed: u64, text: &str) -> i64 {
     hash::stable_64(text.as_bytes(), seed).cast_signed()
 }
 
-pub(super) fn overflow(to: &Addressee) -> Death {
+pub(super) fn overflow(to: &Addressee) -> DeadLetterInfo {
     let service = &to.queue.service;
-    undelivered(to, Code::of(codes::BACKLOG_FULL), format!("backlog of {service} is full"))
+    undelivered(to, FailureCode::of(codes::BACKLOG_FULL), format!("backlog of {service} is full"))
 }
 
-pub(super) fn session_overflow(to: &Addressee) -> Death {
+pub(super) fn session_overflow(to: &Addressee) -> DeadLetterInfo {
     let message = "too many deliveries wait behind a dead letter of the session".to_owned();
-    undelivered(to, Code::of(codes::SESSION_FULL), message)
+    undelivered(to, FailureCode::of(codes::SESSION_FULL), message)
 }
 
 /// Dead letter of a delivery whose service or row was removed from the rule book.
-pub(super) fn removed(queue: &QueueName, scope: &ReassignScope) -> Death {
+pub(super) fn removed(queue: &QueueName, scope: &ReassignScope) -> DeadLetterInfo {
     let QueueName { service, channel } = queue;
     let (code, message) = match scope {
         ReassignScope::All => (codes::SERVICE_REMOVED, "service was removed from the rule book"),
@@ -104,14 +104,14 @@ pub(super) fn removed(queue: &QueueName, scope: &ReassignScope) -> Death {
     };
     let name = name_template::default_name(service, channel.as_ref());
     let to = (service, name, service.to_string());
-    dead_at_once(to, Category::Fatal, Code::of(code), message.to_owned(), Followers::GoOn)
+    dead_at_once(to, Category::Fatal, FailureCode::of(code), message.to_owned(), SessionFollowers::Continue)
 }
 
 /// In a strict session it holds the deliveries behind it.
-fn undelivered(to: &Addressee, code: Code, message: String) -> Death {
+fn undelivered(to: &Addressee, code: FailureCode, message: String) -> DeadLetterInfo {
     let followers = match to.order {
-        Order::SessionStrict => Followers::Wait,
-        Order::None | Order::Session => Followers::GoOn,
+        DeliveryOrder::SessionStrict => SessionFollowers::Wait,
+        DeliveryOrder::None | DeliveryOrder::Session => SessionFollowers::Continue,
     };
     let to = (&to.queue.service, to.letter_name.to_string(), to.consumer_group.to_string());
     dead_at_once(to, Category::Transient, code, message, followers)
@@ -121,13 +121,23 @@ fn undelivered(to: &Addressee, code: Code, message: String) -> Death {
 fn dead_at_once(
     (service, name, consumer_group): (&ServiceName, String, String),
     category: Category,
-    code: Code,
+    code: FailureCode,
     message: String,
-    followers: Followers,
-) -> Death {
+    followers: SessionFollowers,
+) -> DeadLetterInfo {
     let fingerprint = Fingerprint::of(service, category, &code, &message);
     let (failure_code, tier) = (code.clone(), Tier::Dead);
-    Death { category, code, failure_code, tier, message, fingerprint, name, consumer_group, followers }
+    DeadLetterInfo {
+        category,
+        code,
+        failure_code,
+        tier,
+        message,
+        fingerprint,
+        name,
+        consumer_group,
+        followers,
+    }
 }
 
 /// Not part of any name.

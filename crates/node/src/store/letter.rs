@@ -10,16 +10,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use redrive_core::book::pattern::EventPattern;
-use redrive_core::engine::story::Story;
-use redrive_core::engine::{Death, QueueName};
+use redrive_core::engine::attempt_record::AttemptRecord;
+use redrive_core::engine::{DeadLetterInfo, QueueName};
 use redrive_core::event::Event;
 use redrive_core::ids::{DeliveryId, Receipt};
 pub use redrive_core::letters::LetterNumber;
 use redrive_core::letters::envelope::Tier;
 use redrive_core::letters::fingerprint::Fingerprint;
 pub use redrive_core::letters::replay::ReplayAct;
-use redrive_core::letters::replay::{Origin, Pace, ReplayId, ReplayJob, ReplayState, Stop, Tally, Wave};
-use redrive_core::policy::category::{Category, Code};
+use redrive_core::letters::replay::{
+    ReplayId, ReplayJob, ReplayOrigin, ReplayPace, ReplayState, ReplayStop, ReplayTally, ReplayWave,
+};
+use redrive_core::policy::category::{Category, FailureCode};
 use redrive_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -79,7 +81,7 @@ pub struct LetterPage {
 pub struct LetterView {
     pub number: LetterNumber,
     pub delivery: DeliveryView,
-    pub death: Death,
+    pub death: DeadLetterInfo,
     pub died_at: Timestamp,
     pub replays: u32,
     pub claimed_by: Option<ReplayId>,
@@ -105,8 +107,8 @@ pub struct KindView {
     pub subscription: String,
     pub event_type: String,
     pub category: Category,
-    pub code: Code,
-    pub failure_code: Code,
+    pub code: FailureCode,
+    pub failure_code: FailureCode,
     pub tier: Tier,
     pub fingerprint: Fingerprint,
     pub name: String,
@@ -123,7 +125,7 @@ pub struct GroupView {
     pub first_at: Timestamp,
     pub last_at: Timestamp,
     pub category: Category,
-    pub code: Code,
+    pub code: FailureCode,
     pub sample: LetterView,
     /// Letters per service and channel.
     pub queues: BTreeMap<QueueName, u64>,
@@ -292,8 +294,8 @@ pub struct NewReplay {
     pub selection: Selection,
     /// The filter in words, for lists and the audit log.
     pub what: String,
-    pub pace: Pace,
-    pub origin: Origin,
+    pub pace: ReplayPace,
+    pub origin: ReplayOrigin,
     /// `None` sends them to their own queue.
     pub to: Option<Arc<Redirect>>,
     /// Required for poison.
@@ -303,7 +305,7 @@ pub struct NewReplay {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirect {
     pub queue: Arc<QueueName>,
-    pub order: redrive_core::book::model::Order,
+    pub order: redrive_core::book::model::DeliveryOrder,
 }
 
 #[derive(Clone, Debug)]
@@ -341,13 +343,13 @@ pub struct ImportedLetter {
     pub queue: Arc<QueueName>,
     pub subscription: Arc<str>,
     /// By the current rule book.
-    pub order: redrive_core::book::model::Order,
+    pub order: redrive_core::book::model::DeliveryOrder,
     pub event: Arc<Event>,
-    pub death: Death,
+    pub death: DeadLetterInfo,
     pub died_at: Timestamp,
     pub attempts: u32,
     /// Known attempts, first one first.
-    pub stories: Vec<Story>,
+    pub stories: Vec<AttemptRecord>,
     pub replays: u32,
 }
 
@@ -402,19 +404,19 @@ pub struct ReplayView {
     pub what: String,
     /// If its filter names one.
     pub service: Option<String>,
-    pub pace: Pace,
-    pub origin: Origin,
+    pub pace: ReplayPace,
+    pub origin: ReplayOrigin,
     /// `None` sends them to their own queue.
     pub to: Option<QueueName>,
     pub note: Option<String>,
-    pub wave: Wave,
-    pub tally: Tally,
+    pub wave: ReplayWave,
+    pub tally: ReplayTally,
     /// Matching letters of other replays.
     pub claimed_by_others: u64,
     pub created_at: Timestamp,
     pub changed_at: Timestamp,
     /// Why it stopped by itself.
-    pub stop: Option<Stop>,
+    pub stop: Option<ReplayStop>,
 }
 
 impl ReplayView {

@@ -50,7 +50,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::engine::{Load, Page};
+use redrive_core::engine::{LoadRequest, LoadedPage};
 use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 
@@ -292,7 +292,7 @@ impl Store for Sqlite {
         self.with_writer(move |core, connection| core.write(connection, &batch, now))
     }
 
-    fn load(&mut self, load: &Load) -> Result<Page, StoreError> {
+    fn load(&mut self, load: &LoadRequest) -> Result<LoadedPage, StoreError> {
         let load = load.clone();
         self.with_writer(move |core, connection| core.load(connection, &load))
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::engine::{Call, Ending};
-use redrive_core::policy::answer::Reply;
+use redrive_core::engine::{Ending, TargetCall};
+use redrive_core::policy::answer::TargetReply;
 use redrive_core::policy::category::Category;
 use redrive_core::policy::classify::{Outcome, classify};
 
@@ -82,8 +82,8 @@ async fn many_at_once_all_end(other: &dyn Downstream, target: &Arc<dyn Target>) 
 }
 
 async fn outcome(target: &dyn Target, seq: u64, id: &str, limit: &str) -> Result<(), Category> {
-    let call: Arc<Call> = call(limit, vec![order(seq, id)]);
-    let reply: Reply = match target.call(Arc::clone(&call)).await {
+    let call: Arc<TargetCall> = call(limit, vec![order(seq, id)]);
+    let reply: TargetReply = match target.call(Arc::clone(&call)).await {
         Ending::Reply(reply) | Ending::Ran { reply, .. } => reply,
         other => panic!("a call of one event has one answer: {other:?}"),
     };

@@ -16,18 +16,18 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
 use redrive_core::book::connectors;
-use redrive_core::book::connectors::exec::{Exec, Input};
+use redrive_core::book::connectors::exec::{ExecInput, ExecSettings};
 use redrive_core::book::model::Network;
-use redrive_core::engine::worker::Report;
-use redrive_core::engine::{Call, Ending, Waiting};
+use redrive_core::engine::worker::RunReport;
+use redrive_core::engine::{Ending, PendingDelivery, TargetCall};
 use redrive_core::event::idempotency::webhook_id;
-use redrive_core::policy::answer::{Exit, Reply, Seen};
+use redrive_core::policy::answer::{Exit, ReplyKind, TargetReply};
 use serde_json::{Map, Value};
 
 use super::Target;
 use super::http::{InvalidTargetAddress, Pool, Wire, WireOptions, place_in_trace, structured, trace_state};
 use crate::connectors::{Driver, Make, settings};
-use redrive::process::{Command, Limits, Run, RunEnd, Supervisor};
+use redrive::process::{ProgramCommand, ProgramRun, RunEnd, RunLimits, Supervisor};
 
 const CANCEL_WITHIN: Duration = Duration::from_secs(10);
 /// Time beyond all limits until the whole process group has ended.
@@ -36,15 +36,15 @@ const COMPLAINT_BYTES_MAX: usize = 2_000;
 
 pub(super) struct ExecTarget {
     supervisor: Supervisor,
-    settings: Exec,
+    settings: ExecSettings,
     /// Without the time, which each call has.
-    limits: Limits,
+    limits: RunLimits,
     on_timeout: Option<Cancel>,
     pool: Arc<Pool>,
 }
 
 enum Cancel {
-    Command(Vec<String>),
+    ProgramCommand(Vec<String>),
     Post(Wire),
 }
 
@@ -59,24 +59,24 @@ pub(crate) const DRIVER: Driver = Driver {
 impl ExecTarget {
     /// The pool is for an `on_timeout` address; the place is owner and line, for messages.
     pub(super) fn new(
-        settings: &Exec,
+        settings: &ExecSettings,
         supervisor: Supervisor,
         pool: Arc<Pool>,
         place: String,
     ) -> Result<Self, InvalidTargetAddress> {
-        let usual = Limits::default();
+        let usual = RunLimits::default();
         let on_timeout = match settings.on_timeout.as_slice() {
             [] => None,
             [address] if address.starts_with("http://") || address.starts_with("https://") => {
                 let options = WireOptions { permits: 1, network: Network::Private, place };
                 Some(Cancel::Post(Wire::new(address, options, Arc::clone(&pool))?))
             }
-            words => Some(Cancel::Command(words.to_vec())),
+            words => Some(Cancel::ProgramCommand(words.to_vec())),
         };
         Ok(Self {
             supervisor,
             settings: settings.clone(),
-            limits: Limits {
+            limits: RunLimits {
                 spawn: settings.spawn_limit.unwrap_or(usual.spawn),
                 time: usual.time,
                 grace: settings.grace.unwrap_or(usual.grace),
@@ -90,7 +90,7 @@ impl ExecTarget {
         })
     }
 
-    async fn run(&self, call: &Call) -> Ending {
+    async fn run(&self, call: &TargetCall) -> Ending {
         let [delivery] = call.deliveries.as_slice() else {
             return internal("call has several deliveries, but a program takes one");
         };
@@ -98,7 +98,7 @@ impl ExecTarget {
         let Some(command) = self.command(&self.settings.command, delivery, &variables) else {
             return internal("no program configured");
         };
-        let run = self.supervisor.run(command, Limits { time: call.limit, ..self.limits }).await;
+        let run = self.supervisor.run(command, RunLimits { time: call.limit, ..self.limits }).await;
         let Some(exit) = run.exit() else { return Ending::Interrupted };
         let mut message = message(&run, exit);
         if exit == Exit::TimeLimit
@@ -106,8 +106,8 @@ impl ExecTarget {
         {
             message = format!("{message}; {}", self.cancel(cancel, delivery, &variables).await);
         }
-        let reply = Reply::new(Seen::Process(exit), message);
-        let report = Report {
+        let reply = TargetReply::new(ReplyKind::Process(exit), message);
+        let report = RunReport {
             output: run.stdout.text(),
             left_out: run.stdout.left_out(),
             complaint: complaint(&run).unwrap_or_default(),
@@ -118,15 +118,15 @@ impl ExecTarget {
     fn command(
         &self,
         words: &[String],
-        delivery: &Waiting,
+        delivery: &PendingDelivery,
         variables: &[(&'static str, String)],
-    ) -> Option<Command> {
+    ) -> Option<ProgramCommand> {
         let (program, arguments) = words.split_first()?;
-        let mut command = Command::new(program);
+        let mut command = ProgramCommand::new(program);
         for argument in arguments {
             command = command.argument(argument);
         }
-        let Exec { folder, env, inherit, input, .. } = &self.settings;
+        let ExecSettings { folder, env, inherit, input, .. } = &self.settings;
         for name in inherit {
             command = command.inherit(name);
         }
@@ -140,26 +140,27 @@ impl ExecTarget {
             command = command.folder(folder);
         }
         Some(command.input(match input {
-            Input::Structured => structured(delivery).to_vec(),
-            Input::Data => delivery.event.data.to_vec(),
+            ExecInput::Structured => structured(delivery).to_vec(),
+            ExecInput::Data => delivery.event.data.to_vec(),
         }))
     }
 
     async fn cancel(
         &self,
         cancel: &Cancel,
-        delivery: &Waiting,
+        delivery: &PendingDelivery,
         variables: &[(&'static str, String)],
     ) -> String {
         let failed = match cancel {
-            Cancel::Command(words) => {
+            Cancel::ProgramCommand(words) => {
                 let Some(command) = self.command(words, delivery, variables) else { return String::new() };
-                let run = self.supervisor.run(command, Limits { time: CANCEL_WITHIN, ..self.limits }).await;
+                let run =
+                    self.supervisor.run(command, RunLimits { time: CANCEL_WITHIN, ..self.limits }).await;
                 (run.end != RunEnd::Exited(0)).then(|| message(&run, Exit::Code(1)))
             }
             Cancel::Post(wire) => {
                 let reply = wire.post_within(CANCEL_WITHIN, json_headers(), variables_json(variables)).await;
-                let is_taken = matches!(reply.seen, Seen::Http { status: 200..=299, .. });
+                let is_taken = matches!(reply.seen, ReplyKind::Http { status: 200..=299, .. });
                 (!is_taken).then_some(reply.message)
             }
         };
@@ -174,18 +175,18 @@ impl ExecTarget {
 }
 
 impl Target for ExecTarget {
-    fn call(&self, call: Arc<Call>) -> Pin<Box<dyn Future<Output = Ending> + Send + '_>> {
+    fn call(&self, call: Arc<TargetCall>) -> Pin<Box<dyn Future<Output = Ending> + Send + '_>> {
         Box::pin(async move { self.run(&call).await })
     }
 
     fn ends_within(&self, limit: Duration) -> Duration {
-        let Limits { spawn, grace, .. } = self.limits;
+        let RunLimits { spawn, grace, .. } = self.limits;
         let cancel = if self.on_timeout.is_some() { spawn + CANCEL_WITHIN + grace } else { Duration::ZERO };
         spawn + limit + grace + cancel + END_WITHIN
     }
 }
 
-fn variables(delivery: &Waiting, pool: &Pool) -> Vec<(&'static str, String)> {
+fn variables(delivery: &PendingDelivery, pool: &Pool) -> Vec<(&'static str, String)> {
     let event = &delivery.event;
     let place = place_in_trace(delivery, pool.sampler());
     let state = place.as_ref().and_then(|_| trace_state(event)).map(str::to_owned);
@@ -222,7 +223,7 @@ fn json_headers() -> HeaderMap {
     HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))])
 }
 
-fn message(run: &Run, exit: Exit) -> String {
+fn message(run: &ProgramRun, exit: Exit) -> String {
     match exit {
         Exit::ReportedError => run.reported_error().unwrap_or_else(|| run.end.to_string()),
         Exit::Code(0) | Exit::OutOfMemory | Exit::SpawnFailed | Exit::TimeLimit => run.end.to_string(),
@@ -233,13 +234,13 @@ fn message(run: &Run, exit: Exit) -> String {
     }
 }
 
-fn complaint(run: &Run) -> Option<String> {
+fn complaint(run: &ProgramRun) -> Option<String> {
     let line = run.stderr.last_line()?;
     Some(line[..line.floor_char_boundary(COMPLAINT_BYTES_MAX)].to_owned())
 }
 
 fn internal(message: &str) -> Ending {
-    Ending::Reply(Reply::new(Seen::Internal, message.to_owned()))
+    Ending::Reply(TargetReply::new(ReplyKind::Internal, message.to_owned()))
 }
 
 #[cfg(test)]

@@ -27,10 +27,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use redrive_core::book::connectors::{self, http::Http};
+use redrive_core::book::connectors::{self, http::HttpSettings};
 use redrive_core::book::model::Network;
-use redrive_core::engine::{Call, Ending};
-use redrive_core::policy::answer::{CallPart, Reply, Seen};
+use redrive_core::engine::{Ending, TargetCall};
+use redrive_core::policy::answer::{CallPart, ReplyKind, TargetReply};
 use redrive_core::time::Timestamp;
 use tokio::time::Instant;
 
@@ -50,18 +50,18 @@ pub(super) use self::request::{place_in_trace, structured, trace_state};
 pub use self::sign::{InvalidSecret, Signing};
 pub(crate) use self::sign::{check as check_secret, key as standard_key};
 pub(crate) use self::wire::{Wire, WireOptions};
-pub use redrive_core::book::connectors::http::Form;
+pub use redrive_core::book::connectors::http::HttpFormat;
 
 pub struct HttpTarget {
     wire: Wire,
-    form: Form,
+    form: HttpFormat,
     signing: Option<Signing>,
     /// The machine's clock, like the receiver's; the node's own is not affected when that is set.
     now: fn() -> Timestamp,
 }
 
 pub struct HttpOptions {
-    pub form: Form,
+    pub form: HttpFormat,
     pub signing: Option<Signing>,
     /// Concurrent calls of the dependency, and so connections kept.
     pub permits: u32,
@@ -74,7 +74,7 @@ pub struct HttpOptions {
 pub(crate) const DRIVER: Driver = Driver {
     connector: &connectors::http::TARGET,
     make: Make::Target(|endpoint, site| {
-        let Http { address, form, secret, network } = settings(endpoint);
+        let HttpSettings { address, form, secret, network } = settings(endpoint);
         let options = HttpOptions {
             form: *form,
             signing: site.signing(secret.as_ref())?,
@@ -99,7 +99,7 @@ impl HttpTarget {
         Self { now, ..self }
     }
 
-    async fn exchange(&self, call: &Call) -> Result<Ending, CallFailure> {
+    async fn exchange(&self, call: &TargetCall) -> Result<Ending, CallFailure> {
         let limits = CallLimits::of(call);
         let signer = match self.signer(&limits).await {
             Ok(signer) => signer,
@@ -113,7 +113,7 @@ impl HttpTarget {
             };
         let (response, sender) = self.wire.send(request, &limits).await?;
         let (head, body) = response.into_parts();
-        let answers_batch = self.form == Form::Batch && head.status.is_success();
+        let answers_batch = self.form == HttpFormat::Batch && head.status.is_success();
         let wanted = if answers_batch {
             BodyLimits { kept_max: BATCH_ANSWER_MAX, read_max: BATCH_ANSWER_MAX, until: limits.whole_at }
         } else if head.status.is_success() && call.rule.classify.is_empty() {
@@ -144,7 +144,7 @@ impl HttpTarget {
 
     fn failed_in_batch(
         &self,
-        call: &Call,
+        call: &TargetCall,
         body: &ResponseBody,
         limits: &CallLimits,
     ) -> Result<Vec<usize>, CallFailure> {
@@ -160,7 +160,7 @@ impl HttpTarget {
 }
 
 impl Target for HttpTarget {
-    fn call(&self, call: Arc<Call>) -> Pin<Box<dyn Future<Output = Ending> + Send + '_>> {
+    fn call(&self, call: Arc<TargetCall>) -> Pin<Box<dyn Future<Output = Ending> + Send + '_>> {
         Box::pin(async move {
             let ending = self.exchange(&call).await;
             ending.unwrap_or_else(|failure| Ending::Reply(failure.into_reply()))
@@ -179,12 +179,12 @@ impl fmt::Debug for HttpTarget {
 }
 
 /// The secret provider is unavailable, which is transient and not the target's fault.
-fn not_made(unsigned: &Unsigned) -> Reply {
-    Reply::new(Seen::SecretUnavailable, unsigned.to_string())
+fn not_made(unsigned: &Unsigned) -> TargetReply {
+    TargetReply::new(ReplyKind::SecretUnavailable, unsigned.to_string())
 }
 
-fn internal(message: String) -> Reply {
-    Reply::new(Seen::Internal, message)
+fn internal(message: String) -> TargetReply {
+    TargetReply::new(ReplyKind::Internal, message)
 }
 
 #[cfg(test)]

@@ -11,9 +11,9 @@ use std::sync::{Arc, LazyLock};
 use std::thread;
 
 use redrive_core::book::connectors;
-use redrive_core::engine::{Call, Ending, Waiting};
+use redrive_core::engine::{Ending, PendingDelivery, TargetCall};
 use redrive_core::limits::DURATION_MAX;
-use redrive_core::policy::answer::{BrokerError, CallPart, Reply, Seen, TransportError};
+use redrive_core::policy::answer::{BrokerError, CallPart, ReplyKind, TargetReply, TransportError};
 use redrive_core::text::show_duration;
 use redrive_core::time::Timestamp;
 use tokio::sync::{mpsc, oneshot};
@@ -76,27 +76,28 @@ impl LogTarget {
 }
 
 impl Target for LogTarget {
-    fn call(&self, call: Arc<Call>) -> Pin<Box<dyn Future<Output = Ending> + Send + '_>> {
+    fn call(&self, call: Arc<TargetCall>) -> Pin<Box<dyn Future<Output = Ending> + Send + '_>> {
         Box::pin(async move {
             let text = call.deliveries.iter().map(|delivery| line(delivery, call.started_at)).collect();
             let limit = call.limit.min(DURATION_MAX);
             let (seen, message) = match timeout(limit, self.print(text)).await {
-                Ok(Ok(())) => (Seen::Taken, "printed".to_owned()),
-                Ok(Err(error)) => {
-                    (Seen::Broker(BrokerError::Unavailable), format!("could not print the event: {error}"))
-                }
+                Ok(Ok(())) => (ReplyKind::Taken, "printed".to_owned()),
+                Ok(Err(error)) => (
+                    ReplyKind::Broker(BrokerError::Unavailable),
+                    format!("could not print the event: {error}"),
+                ),
                 Err(_) => (
-                    Seen::Transport(TransportError::Timeout(CallPart::Whole)),
+                    ReplyKind::Transport(TransportError::Timeout(CallPart::Whole)),
                     format!("output not read within {}", show_duration(limit)),
                 ),
             };
-            Ending::Reply(Reply::new(seen, message))
+            Ending::Reply(TargetReply::new(seen, message))
         })
     }
 }
 
 /// `2025-10-21T14:30:00.25Z orders.placed e-1 session=customer-7 attempt=2 {"total":12}`
-fn line(delivery: &Waiting, started_at: Timestamp) -> String {
+fn line(delivery: &PendingDelivery, started_at: Timestamp) -> String {
     let event = &*delivery.event;
     let started_at = Timestamp::from_millis(started_at.as_millis());
     let mut line = format!("{started_at} {} ", event.event_type);
@@ -160,12 +161,12 @@ mod tests {
         }
     }
 
-    async fn printed(deliveries: Vec<Waiting>) -> String {
+    async fn printed(deliveries: Vec<PendingDelivery>) -> String {
         let paper = Paper::default();
         let Ending::Reply(reply) = LogTarget::new(paper.clone()).call(call("60s", deliveries)).await else {
             panic!("one answer for all");
         };
-        assert_eq!(reply.seen, Seen::Taken);
+        assert_eq!(reply.seen, ReplyKind::Taken);
         let bytes = paper.0.lock().expect("lock is not poisoned").clone();
         String::from_utf8(bytes).expect("text")
     }
@@ -182,7 +183,7 @@ mod tests {
         let with = |body: &str| delivery(8, &headers, body);
         let deliveries = vec![
             order(7, "e-1"),
-            Waiting { attempts: 2, ..with("") },
+            PendingDelivery { attempts: 2, ..with("") },
             with("{\n  \"total\":\t12\r\n}\n"),
             with("\u{1b}[2J\u{202e}gone"),
             with(&"ä".repeat(200)),
@@ -242,16 +243,16 @@ mod tests {
         let (_end, held) = std::sync::mpsc::channel();
         let stuck = LogTarget::new(Stuck(held));
         let gone = LogTarget::new(Closed);
-        let timeout = Seen::Transport(TransportError::Timeout(CallPart::Whole));
+        let timeout = ReplyKind::Transport(TransportError::Timeout(CallPart::Whole));
         #[rustfmt::skip]
         let cases = [
             ("nobody reads",  &stuck, "200ms", timeout,                                 "output not read within 200ms"),
-            ("nobody can",    &gone,  "60s",   Seen::Broker(BrokerError::Unavailable),  "could not print the event: broken pipe"),
+            ("nobody can",    &gone,  "60s",   ReplyKind::Broker(BrokerError::Unavailable),  "could not print the event: broken pipe"),
         ];
         for (name, target, limit, seen, message) in cases {
             let ending =
                 tokio::time::timeout(Duration::from_mins(1), target.call(call(limit, vec![order(7, "e-1")])));
-            let expected = Reply::new(seen, message.to_owned());
+            let expected = TargetReply::new(seen, message.to_owned());
             assert_eq!(ending.await.expect("it ends"), Ending::Reply(expected), "{name}");
         }
     }

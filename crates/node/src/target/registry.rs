@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_core::book::RuleBook;
+use redrive_core::book::alert_rules::OWN_SERVICE;
 use redrive_core::book::model::{self, ChannelEntry, ServiceEntry};
-use redrive_core::book::own_book::OWN_SERVICE;
-use redrive_core::book::problem::{Problem, Severity};
+use redrive_core::book::problem::{Problem, ProblemSeverity};
 use redrive_core::engine::QueueName;
 use redrive_core::limits::IN_FLIGHT_DEFAULT;
 
@@ -130,7 +130,7 @@ fn permits(book: &RuleBook, service: &ServiceEntry, channel: Option<&ChannelEntr
 }
 
 /// Owner and line in the book.
-fn place(service: &ServiceEntry, channel: Option<&ChannelEntry>, target: &model::Target) -> String {
+fn place(service: &ServiceEntry, channel: Option<&ChannelEntry>, target: &model::TargetEntry) -> String {
     let (service, line) = (&service.name, target.span.position.line);
     match channel {
         Some(channel) if service.as_str() == OWN_SERVICE => format!("receiver {}, line {line}", channel.name),
@@ -139,8 +139,8 @@ fn place(service: &ServiceEntry, channel: Option<&ChannelEntry>, target: &model:
     }
 }
 
-fn problem(target: &model::Target, code: &'static str, message: String) -> Problem {
-    Problem { severity: Severity::Error, code, span: target.span, message, help: String::new() }
+fn problem(target: &model::TargetEntry, code: &'static str, message: String) -> Problem {
+    Problem { severity: ProblemSeverity::Error, code, span: target.span, message, help: String::new() }
 }
 
 #[cfg(test)]
@@ -151,7 +151,7 @@ mod tests {
     use base64::engine::general_purpose::STANDARD;
     use redrive_core::engine::Ending;
     use redrive_core::ids::{ChannelName, ServiceName};
-    use redrive_core::policy::answer::Seen;
+    use redrive_core::policy::answer::ReplyKind;
     use ring::hmac;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
@@ -278,7 +278,7 @@ mod tests {
         let before = seen.lock().expect("lock is not poisoned").1.len();
         let Ending::Reply(reply) = target.call(call()).await else { panic!("no call is made") };
         assert_eq!(seen.lock().expect("lock is not poisoned").1.len(), before, "no call is made");
-        assert_eq!(reply.seen, Seen::SecretUnavailable);
+        assert_eq!(reply.seen, ReplyKind::SecretUnavailable);
         assert_eq!(
             reply.message,
             "call not made, signing failed: secret `hooks`: not defined in the rule book"

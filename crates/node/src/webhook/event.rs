@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use redrive_core::book::connectors::webhook::Scheme;
-use redrive_core::book::source_template::{Material, Picked};
+use redrive_core::book::connectors::webhook::SignatureScheme;
+use redrive_core::book::source_template::{SelectedFields, TemplateInput};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{
     ContentType, CorrelationId, EventId, ExtensionName, ExtensionText, ExtensionValue, TraceParent,
 };
-use redrive_core::event::refusal::Reason;
+use redrive_core::event::refusal::InvalidReason;
 use redrive_core::time::Timestamp;
 use redrive_core::trace::Context;
 use ring::digest::{SHA256, digest};
@@ -48,21 +48,21 @@ pub enum WebhookOutcome {
     Challenge(String),
 }
 
-pub(super) const fn fields_of(scheme: &Scheme) -> &'static [&'static str] {
+pub(super) const fn fields_of(scheme: &SignatureScheme) -> &'static [&'static str] {
     match scheme {
-        Scheme::Stripe => &["id"],
-        Scheme::Slack => &["event_id", "type", "challenge"],
-        Scheme::Github | Scheme::StandardWebhooks | Scheme::Hmac(_) => &[],
+        SignatureScheme::Stripe => &["id"],
+        SignatureScheme::Slack => &["event_id", "type", "challenge"],
+        SignatureScheme::Github | SignatureScheme::StandardWebhooks | SignatureScheme::Hmac(_) => &[],
     }
 }
 
 /// What the templates are filled from.
 struct WebhookMaterial<'a> {
     headers: &'a HeaderMap,
-    data: Picked<'a>,
+    data: SelectedFields<'a>,
 }
 
-impl Material for WebhookMaterial<'_> {
+impl TemplateInput for WebhookMaterial<'_> {
     fn header(&self, name: &str) -> Option<&str> {
         std::str::from_utf8(self.headers.get(name)?.as_bytes()).ok().map(str::trim)
     }
@@ -77,7 +77,7 @@ impl WebhookSource {
     pub fn read(&self, call: WebhookCall<'_>) -> Result<WebhookOutcome, MalformedInput> {
         let content_type = content_type_of(call.headers)?;
         self.refuse_forms(content_type.as_ref())?;
-        if *self.scheme() == Scheme::Github {
+        if *self.scheme() == SignatureScheme::Github {
             required(call.headers, GITHUB_EVENT)?;
         }
         let found = WebhookMaterial { headers: call.headers, data: self.picked(call.body)? };
@@ -106,26 +106,27 @@ impl WebhookSource {
     fn refuse_forms(&self, content_type: Option<&ContentType>) -> Result<(), MalformedInput> {
         let is_form =
             content_type.is_some_and(|content_type| content_type.media_type().eq_ignore_ascii_case(FORM));
-        if is_form && (self.needs_data || *self.scheme() == Scheme::Github) {
+        if is_form && (self.needs_data || *self.scheme() == SignatureScheme::Github) {
             return Err(MalformedInput { field: "content-type", why: MalformedReason::Form });
         }
         Ok(())
     }
 
     /// The data fields that are used; a body that is not JSON has none, unless a template needs one.
-    fn picked<'a>(&self, body: &'a [u8]) -> Result<Picked<'a>, MalformedInput> {
+    fn picked<'a>(&self, body: &'a [u8]) -> Result<SelectedFields<'a>, MalformedInput> {
         if self.templates.wanted.is_empty() {
-            return Ok(Picked::default());
+            return Ok(SelectedFields::default());
         }
         match self.templates.wanted.pick(body) {
             Ok(picked) => Ok(picked),
             Err(reason) if self.needs_data => Err(unfit("body", reason)),
-            Err(_) => Ok(Picked::default()),
+            Err(_) => Ok(SelectedFields::default()),
         }
     }
 
     fn challenge(&self, found: &WebhookMaterial<'_>) -> Option<String> {
-        let is_asked = *self.scheme() == Scheme::Slack && found.data.get(&["type"]) == Some(SLACK_CHALLENGE);
+        let is_asked =
+            *self.scheme() == SignatureScheme::Slack && found.data.get(&["type"]) == Some(SLACK_CHALLENGE);
         // It is sent back verbatim, so control characters are refused.
         let is_plain = |text: &&str| !text.chars().any(char::is_control);
         found.data.get(&["challenge"]).filter(is_plain).filter(|_| is_asked).map(str::to_owned)
@@ -135,11 +136,11 @@ impl WebhookSource {
         let fit = |field, text: &str| EventId::new(text).map_err(|reason| unfit(field, reason));
         // The scheme's required headers must be there even if the book states an id.
         let of_scheme = match self.scheme() {
-            Scheme::Github => Some((GITHUB_DELIVERY, required(found.headers, GITHUB_DELIVERY)?)),
-            Scheme::StandardWebhooks => Some((WEBHOOK_ID, required(found.headers, WEBHOOK_ID)?)),
-            Scheme::Stripe => found.data.get(&["id"]).map(|id| ("id", id)),
-            Scheme::Slack => found.data.get(&["event_id"]).map(|id| ("event_id", id)),
-            Scheme::Hmac(_) => None,
+            SignatureScheme::Github => Some((GITHUB_DELIVERY, required(found.headers, GITHUB_DELIVERY)?)),
+            SignatureScheme::StandardWebhooks => Some((WEBHOOK_ID, required(found.headers, WEBHOOK_ID)?)),
+            SignatureScheme::Stripe => found.data.get(&["id"]).map(|id| ("id", id)),
+            SignatureScheme::Slack => found.data.get(&["event_id"]).map(|id| ("event_id", id)),
+            SignatureScheme::Hmac(_) => None,
         };
         if let Some(id) = self.templates.id.as_ref().and_then(|template| template.fill(found)) {
             return fit("id", &id);
@@ -154,7 +155,7 @@ impl WebhookSource {
 fn required<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<&'h str, MalformedInput> {
     match single(headers, name)? {
         Some(text) if !text.is_empty() => Ok(text),
-        Some(_) | None => Err(unfit(name, Reason::Missing)),
+        Some(_) | None => Err(unfit(name, InvalidReason::Missing)),
     }
 }
 
@@ -162,9 +163,9 @@ fn single<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<Option<&'h s
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
-        return Err(unfit(name, Reason::Twice));
+        return Err(unfit(name, InvalidReason::Twice));
     }
-    let text = std::str::from_utf8(value.as_bytes()).map_err(|_| unfit(name, Reason::NotUtf8))?;
+    let text = std::str::from_utf8(value.as_bytes()).map_err(|_| unfit(name, InvalidReason::NotUtf8))?;
     Ok(Some(text.trim()))
 }
 

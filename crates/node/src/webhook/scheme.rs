@@ -6,7 +6,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
-use redrive_core::book::connectors::webhook::{Algorithm, Encoding, Scheme};
+use redrive_core::book::connectors::webhook::{Encoding, HmacAlgorithm, SignatureScheme};
 use redrive_core::time::Timestamp;
 use ring::hmac;
 
@@ -22,21 +22,21 @@ struct SignatureLayout<'a> {
     /// The prefix of the signature; those with another prefix belong to other versions and are skipped.
     prefix: &'a str,
     encoding: Encoding,
-    algorithm: Algorithm,
+    algorithm: HmacAlgorithm,
     time: Option<&'a str>,
 }
 
 impl<'a> SignatureLayout<'a> {
-    fn of(scheme: &'a Scheme) -> Self {
-        let (algorithm, hex) = (Algorithm::Sha256, Encoding::Hex);
+    fn of(scheme: &'a SignatureScheme) -> Self {
+        let (algorithm, hex) = (HmacAlgorithm::Sha256, Encoding::Hex);
         let (header, prefix, encoding, time) = match scheme {
-            Scheme::Github => ("x-hub-signature-256", "sha256=", hex, None),
-            Scheme::Stripe => ("stripe-signature", "v1=", hex, None),
-            Scheme::Slack => ("x-slack-signature", "v0=", hex, Some("x-slack-request-timestamp")),
-            Scheme::StandardWebhooks => {
+            SignatureScheme::Github => ("x-hub-signature-256", "sha256=", hex, None),
+            SignatureScheme::Stripe => ("stripe-signature", "v1=", hex, None),
+            SignatureScheme::Slack => ("x-slack-signature", "v0=", hex, Some("x-slack-request-timestamp")),
+            SignatureScheme::StandardWebhooks => {
                 ("webhook-signature", "v1,", Encoding::Base64, Some("webhook-timestamp"))
             }
-            Scheme::Hmac(own) => {
+            SignatureScheme::Hmac(own) => {
                 let (header, prefix) = (own.header.as_str(), own.prefix.as_str());
                 return Self { header, prefix, encoding: own.encoding, algorithm: own.algorithm, time: None };
             }
@@ -61,12 +61,12 @@ impl<'a> SignatureLayout<'a> {
     }
 }
 
-fn head(scheme: &Scheme, id: &str, time: &str) -> String {
+fn head(scheme: &SignatureScheme, id: &str, time: &str) -> String {
     match scheme {
-        Scheme::Github | Scheme::Hmac(_) => String::new(),
-        Scheme::StandardWebhooks => format!("{id}.{time}."),
-        Scheme::Stripe => format!("{time}."),
-        Scheme::Slack => format!("v0:{time}:"),
+        SignatureScheme::Github | SignatureScheme::Hmac(_) => String::new(),
+        SignatureScheme::StandardWebhooks => format!("{id}.{time}."),
+        SignatureScheme::Stripe => format!("{time}."),
+        SignatureScheme::Slack => format!("v0:{time}:"),
     }
 }
 
@@ -74,12 +74,14 @@ impl WebhookSource {
     pub(super) fn claim(&self, headers: &HeaderMap) -> Result<SignatureClaim, SignatureError> {
         let scheme = self.scheme();
         let layout = SignatureLayout::of(scheme);
-        let id = if *scheme == Scheme::StandardWebhooks { only(headers, WEBHOOK_ID)? } else { "" };
+        let id = if *scheme == SignatureScheme::StandardWebhooks { only(headers, WEBHOOK_ID)? } else { "" };
         let mut time = layout.time.map(|name| only(headers, name)).transpose()?;
         let text = only(headers, layout.header)?;
         let signatures = match scheme {
-            Scheme::StandardWebhooks => text.split(' ').filter_map(|part| layout.read(part)).collect(),
-            Scheme::Stripe => {
+            SignatureScheme::StandardWebhooks => {
+                text.split(' ').filter_map(|part| layout.read(part)).collect()
+            }
+            SignatureScheme::Stripe => {
                 let parts = text.split(',').map(str::trim);
                 let mut times = parts.clone().filter_map(|part| part.strip_prefix("t="));
                 time = times.next();
@@ -89,7 +91,7 @@ impl WebhookSource {
                 }
                 parts.filter_map(|part| layout.read(part)).collect()
             }
-            Scheme::Github | Scheme::Slack | Scheme::Hmac(_) => {
+            SignatureScheme::Github | SignatureScheme::Slack | SignatureScheme::Hmac(_) => {
                 vec![layout.read(text).ok_or(SignatureError::Malformed)?]
             }
         };
@@ -100,13 +102,13 @@ impl WebhookSource {
     /// The HMAC key of a secret; none if it is invalid. Stripe's secret includes its `whsec_` prefix.
     pub(super) fn key(&self, secret: &[u8]) -> Option<hmac::Key> {
         let scheme = self.scheme();
-        if *scheme == Scheme::StandardWebhooks {
+        if *scheme == SignatureScheme::StandardWebhooks {
             return standard_key(secret).ok();
         }
         let algorithm = match SignatureLayout::of(scheme).algorithm {
-            Algorithm::Sha256 => hmac::HMAC_SHA256,
-            Algorithm::Sha1 => hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY,
-            Algorithm::Sha512 => hmac::HMAC_SHA512,
+            HmacAlgorithm::Sha256 => hmac::HMAC_SHA256,
+            HmacAlgorithm::Sha1 => hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY,
+            HmacAlgorithm::Sha512 => hmac::HMAC_SHA512,
         };
         (!secret.is_empty()).then(|| hmac::Key::new(algorithm, secret))
     }
@@ -126,11 +128,13 @@ impl WebhookSource {
         let time = (now.as_millis() / 1_000).to_string();
         let signed = layout.write(signature(&key, &head(scheme, id, &time), body).as_ref());
         let mut headers = match scheme {
-            Scheme::Github => vec![(GITHUB_EVENT, "ping".to_owned()), (GITHUB_DELIVERY, id.to_owned())],
-            Scheme::StandardWebhooks => vec![(WEBHOOK_ID, id.to_owned())],
-            Scheme::Stripe | Scheme::Slack | Scheme::Hmac(_) => Vec::new(),
+            SignatureScheme::Github => {
+                vec![(GITHUB_EVENT, "ping".to_owned()), (GITHUB_DELIVERY, id.to_owned())]
+            }
+            SignatureScheme::StandardWebhooks => vec![(WEBHOOK_ID, id.to_owned())],
+            SignatureScheme::Stripe | SignatureScheme::Slack | SignatureScheme::Hmac(_) => Vec::new(),
         };
-        let value = if *scheme == Scheme::Stripe { format!("t={time},{signed}") } else { signed };
+        let value = if *scheme == SignatureScheme::Stripe { format!("t={time},{signed}") } else { signed };
         headers.extend(layout.time.map(|name| (name, time)));
         headers.push((layout.header, value));
         Some(headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())

@@ -49,7 +49,7 @@ fn mistakes_are_shown_with_their_line_a_caret_and_a_cure() {
     6 |   vendor: { delays: [5s, 10], retries: 5, jitter: nonee }
       |                          ^^
 
-    error[bad-jitter]: `nonee` is no jitter: write none, full, equal, decorrelated, plus 500ms, spread 25% or spread 100ms
+    error[bad-jitter]: `nonee` is not a jitter: write none, full, equal, decorrelated, plus 500ms, spread 25% or spread 100ms
      --> book.yaml:6:51
       |
     6 |   vendor: { delays: [5s, 10], retries: 5, jitter: nonee }

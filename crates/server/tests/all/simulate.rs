@@ -149,7 +149,7 @@ fn what_is_wrong_with_a_scenario_is_shown_where_it_stands() {
     let folder = folder();
     folder.write("bad.yaml", "version: 1\nduration: 10m\narrivals: [{ type: orders.placed, rate: fast }]\n");
     insta::assert_snapshot!(folder.run(&["simulate", "bad.yaml"]).refused(), @r#"
-    error[bad-rate]: `fast` is no rate: write a number above 0 per second, minute or hour, such as 20/s, 10/m or 100/h
+    error[bad-rate]: `fast` is not a rate: write a number above 0 per second, minute or hour, such as 20/s, 10/m or 100/h
      --> bad.yaml:3:41
       |
     3 | arrivals: [{ type: orders.placed, rate: fast }]
@@ -243,13 +243,13 @@ fn told_of_mistakes() -> String {
 fn plausible_mistakes_are_met_with_their_cure() {
     insta::assert_snapshot!(told_of_mistakes(), @r#"
     a unit nobody knows
-      error[bad-duration]: `10min` is no duration: write a number and a unit, such as 500ms, 30s, 5m, 24h, 7d or 1h30m
+      error[bad-duration]: `10min` is not a duration: write a number and a unit, such as 500ms, 30s, 5m, 24h, 7d or 1h30m
       --> mistake.yaml:2:11
     no unit
       error[bad-duration]: `10` has no unit: write `10s` or `10ms`
       --> mistake.yaml:2:11
     less than nothing
-      error[bad-duration]: `-10m` is no duration: write a number and a unit, such as 500ms, 30s, 5m, 24h, 7d or 1h30m
+      error[bad-duration]: `-10m` is not a duration: write a number and a unit, such as 500ms, 30s, 5m, 24h, 7d or 1h30m
       --> mistake.yaml:2:11
     for ever
       error[bad-duration]: `99999999999999999999d` is longer than ten years
@@ -263,14 +263,14 @@ fn plausible_mistakes_are_met_with_their_cure() {
       --> mistake.yaml:3:1
       = help: did you mean `arrivals`?
     a rate of 0
-      error[bad-rate]: `0/s` is no rate: write a number above 0 per second, minute or hour, such as 20/s, 10/m or 100/h
+      error[bad-rate]: `0/s` is not a rate: write a number above 0 per second, minute or hour, such as 20/s, 10/m or 100/h
       --> mistake.yaml:3:36
     a tab
       error[yaml-syntax]: this line is indented with a tab
       --> mistake.yaml:4:1
       = help: indent with spaces; YAML does not allow tabs here
     more than all
-      error[bad-share]: `120%` is no share: write a percentage between 0% and 100%, such as 50%
+      error[bad-share]: `120%` is not a share: write a percentage between 0% and 100%, such as 50%
       --> mistake.yaml:3:49
     a type nobody wants
       error[unwanted-type]: no service of the book receives `order.placed`

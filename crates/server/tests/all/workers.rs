@@ -159,7 +159,7 @@ fn nothing_of_a_worker_survives_a_server_that_is_killed() {
     assert_eq!(life, ["started", "failed", "started", "succeeded"]);
     let id = delivery["id"].as_str().expect("an id");
     let why = folder.run(&["why", id, "--server", &format!("http://{}", server.client.address)]).printed();
-    assert!(why.contains("INTERRUPTED") && why.contains("Redrive went down while this attempt ran"), "{why}");
+    assert!(why.contains("INTERRUPTED") && why.contains("Redrive crashed during this attempt"), "{why}");
     server.stop().assert_calm();
 }
 

@@ -18,10 +18,10 @@ use super::AlertWatch;
 use crate::book::RuleBook;
 use crate::book::connectors::built_in;
 use crate::engine::{DependencyView, QueueName};
-use crate::figures::{Figures, Tally};
+use crate::figures::{AttemptTally, Figures};
 use crate::ids::{ChannelName, DependencyName, ServiceName};
 use crate::limits;
-use crate::policy::breaker::State;
+use crate::policy::breaker::BreakerState;
 use crate::policy::category::Category;
 use crate::time::Timestamp;
 
@@ -61,7 +61,7 @@ impl World {
     }
 
     /// The counts of events of a type in a queue.
-    fn tally(&mut self, name: &str, event_type: &str) -> &mut Tally {
+    fn tally(&mut self, name: &str, event_type: &str) -> &mut AttemptTally {
         self.figures.queues.entry(queue(name)).or_default().types.entry(event_type.into()).or_default()
     }
 
@@ -88,7 +88,7 @@ impl World {
         self.queues.iter_mut().find(|queue| queue.name == name).unwrap()
     }
 
-    fn breaker(&mut self, name: &str, state: State) {
+    fn breaker(&mut self, name: &str, state: BreakerState) {
         let name = DependencyName::new(name).unwrap();
         self.dependencies.retain(|dependency| dependency.name != name);
         let view = DependencyView {
@@ -347,14 +347,14 @@ fn views_say_how_things_stand() {
         let subjects: Vec<String> = view.subjects.iter().map(|s| format!("{} {}", s.of, s.value)).collect();
         (view.state, view.value.unwrap_or_default(), subjects, view.told)
     };
-    world.breaker("d", State::Closed { failures: 0 });
+    world.breaker("d", BreakerState::Closed { failures: 0 });
     world.told(1);
     assert_eq!(shown(&world), (AlertState::Quiet, "closed".to_owned(), vec![], 0));
-    world.breaker("d", State::Open { until: world.now });
+    world.breaker("d", BreakerState::Open { until: world.now });
     world.told(100);
     let subjects = vec!["dependency=d open".to_owned()];
     assert_eq!(shown(&world), (AlertState::Pending, "open".to_owned(), subjects.clone(), 0));
-    world.breaker("d", State::HalfOpen { probes_out: 1, successes: 0 });
+    world.breaker("d", BreakerState::HalfOpen { probes_out: 1, successes: 0 });
     world.told(30);
     assert_eq!(shown(&world), (AlertState::Firing, "open".to_owned(), subjects, 1));
 }
@@ -367,14 +367,14 @@ fn a_breaker_that_has_closed_again_is_not_called_open() {
     let trips = |world: &mut World, trips: u64| {
         world.figures.dependencies.entry(DependencyName::new("d").unwrap()).or_default().trips = trips;
     };
-    world.breaker("d", State::Closed { failures: 0 });
+    world.breaker("d", BreakerState::Closed { failures: 0 });
     trips(&mut world, 0);
     world.told(1);
     assert_eq!(shown(&world), "closed");
     trips(&mut world, 1);
     world.told(1);
     assert_eq!(shown(&world), "opened within 1m");
-    world.breaker("d", State::Open { until: world.now });
+    world.breaker("d", BreakerState::Open { until: world.now });
     world.told(1);
     assert_eq!(shown(&world), "open");
 }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::book::schema::ValueType;
 use crate::book::yaml::YamlNode;
-use crate::policy::catalog::Kind;
+use crate::policy::catalog::DependencyKind;
 use crate::text::hide_passwords;
 
 /// Accepts any value under its key.
@@ -25,24 +25,29 @@ pub const fn absent(
 #[rustfmt::skip]
 pub(super) static PLANNED: [Connector; 11] = [
     Connector { address: AddressUse::Secret,
-        ..target("ntfy",     Kind::Ntfy,       CallProtocol::Http,    "The address of an ntfy topic. Not available in this version.") },
-    target("smtp",           Kind::Smtp,       CallProtocol::Broker,  "The address that mail is sent to. Not available in this version."),
-    target("kafka",          Kind::Kafka,      CallProtocol::Broker,  "A Kafka topic. Not available in this version."),
-    target("redis-stream",   Kind::Redis,      CallProtocol::Broker,  "A Redis stream. Not available in this version."),
-    target("sqs",            Kind::Sqs,        CallProtocol::HttpApi, "The address of an SQS queue. Not available in this version."),
-    target("service-bus",    Kind::ServiceBus, CallProtocol::HttpApi, "A Service Bus queue or topic. Not available in this version."),
-    planned(Edge::Source, "kafka",        Kind::Kafka,      "Kafka topics. Not available in this version."),
-    planned(Edge::Source, "redis-stream", Kind::Redis,      "A Redis stream. Not available in this version."),
-    planned(Edge::Source, "sqs",          Kind::Sqs,        "An SQS queue. Not available in this version."),
-    planned(Edge::Source, "service-bus",  Kind::ServiceBus, "A Service Bus queue. Not available in this version."),
-    planned(Edge::Secret, "key-vault",    Kind::KeyVault,   "The address of a secret in Key Vault. Not available in this version."),
+        ..target("ntfy",     DependencyKind::Ntfy,       CallProtocol::Http,    "The address of an ntfy topic. Not available in this version.") },
+    target("smtp",           DependencyKind::Smtp,       CallProtocol::Broker,  "The address that mail is sent to. Not available in this version."),
+    target("kafka",          DependencyKind::Kafka,      CallProtocol::Broker,  "A Kafka topic. Not available in this version."),
+    target("redis-stream",   DependencyKind::Redis,      CallProtocol::Broker,  "A Redis stream. Not available in this version."),
+    target("sqs",            DependencyKind::Sqs,        CallProtocol::HttpApi, "The address of an SQS queue. Not available in this version."),
+    target("service-bus",    DependencyKind::ServiceBus, CallProtocol::HttpApi, "A Service Bus queue or topic. Not available in this version."),
+    planned(Edge::Source, "kafka",        DependencyKind::Kafka,      "Kafka topics. Not available in this version."),
+    planned(Edge::Source, "redis-stream", DependencyKind::Redis,      "A Redis stream. Not available in this version."),
+    planned(Edge::Source, "sqs",          DependencyKind::Sqs,        "An SQS queue. Not available in this version."),
+    planned(Edge::Source, "service-bus",  DependencyKind::ServiceBus, "A Service Bus queue. Not available in this version."),
+    planned(Edge::Secret, "key-vault",    DependencyKind::KeyVault,   "The address of a secret in Key Vault. Not available in this version."),
 ];
 
-const fn target(name: &'static str, kind: Kind, speech: CallProtocol, about: &'static str) -> Connector {
+const fn target(
+    name: &'static str,
+    kind: DependencyKind,
+    speech: CallProtocol,
+    about: &'static str,
+) -> Connector {
     Connector { speech, ..planned(Edge::Target, name, kind, about) }
 }
 
-const fn planned(edge: Edge, name: &'static str, kind: Kind, about: &'static str) -> Connector {
+const fn planned(edge: Edge, name: &'static str, kind: DependencyKind, about: &'static str) -> Connector {
     Connector { dependency: Some(kind), ..absent(edge, name, Availability::Planned, about) }
 }
 

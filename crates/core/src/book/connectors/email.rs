@@ -8,7 +8,7 @@ use super::reader::NETWORK;
 use super::{Connector, ConnectorSettings, Edge, Profile, SettingsReader};
 use crate::book::model::Network;
 use crate::book::schema::{ValueType, key};
-use crate::policy::catalog::Kind;
+use crate::policy::catalog::DependencyKind;
 
 pub static RECEIVER: Connector = Connector {
     beside: &[
@@ -21,7 +21,7 @@ pub static RECEIVER: Connector = Connector {
         NETWORK,
         SECRET,
     ],
-    dependency: Some(Kind::Smtp),
+    dependency: Some(DependencyKind::Smtp),
     // Mail servers are slow.
     timeout: Some(Duration::from_secs(30)),
     ..Connector::new(Edge::Receiver, "email", ValueType::MailAddress, "A mail address.", read)

@@ -8,7 +8,7 @@ use super::{CallProtocol, Connector, ConnectorSettings, Edge, Profile, ProgramRu
 use crate::book::pattern::EventPattern;
 use crate::book::schema::{ValueType, key};
 use crate::engine::worker;
-use crate::policy::catalog::Kind;
+use crate::policy::catalog::DependencyKind;
 
 pub static TARGET: Connector = Connector {
     beside: &[
@@ -56,7 +56,7 @@ pub static TARGET: Connector = Connector {
             "With `exec`: variables of the server's own environment that the program gets, beside PATH, HOME, LANG, TZ and the like.",
         ),
     ],
-    dependency: Some(Kind::Process),
+    dependency: Some(DependencyKind::Process),
     speech: CallProtocol::Process,
     ..Connector::new(
         Edge::Target,

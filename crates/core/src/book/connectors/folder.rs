@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::{Connector, Edge, Profile};
 use crate::book::schema::{ValueType, key};
-use crate::policy::catalog::Kind;
+use crate::policy::catalog::DependencyKind;
 
 pub static ARCHIVE: Connector = Connector {
-    dependency: Some(Kind::Blob),
+    dependency: Some(DependencyKind::Blob),
     ..Connector::new(
         Edge::Archive,
         "folder",
@@ -26,7 +26,7 @@ pub static SOURCE: Connector = Connector {
         ValueType::Word(&["delete", "keep"]),
         "With `folder`: what happens to a file whose events are durable: `delete` (the default), or `keep` to move it to the subfolder `done`.",
     )],
-    dependency: Some(Kind::Blob),
+    dependency: Some(DependencyKind::Blob),
     ..Connector::new(
         Edge::Source,
         "folder",

@@ -7,7 +7,7 @@ use super::{BatchLimit, CallProtocol, Connector, ConnectorSettings, Edge, Profil
 use crate::book::model::Network;
 use crate::book::schema::{KeySchema, NameKind, ValueType, key};
 use crate::limits;
-use crate::policy::catalog::Kind;
+use crate::policy::catalog::DependencyKind;
 use crate::text::hide_passwords;
 
 pub static TARGET: Connector = Connector {
@@ -32,7 +32,7 @@ pub static TARGET: Connector = Connector {
             ..NETWORK
         },
     ],
-    dependency: Some(Kind::Webhook),
+    dependency: Some(DependencyKind::Webhook),
     speech: CallProtocol::Http,
     ..Connector::new(Edge::Target, "http", ValueType::Url, "The address that events are posted to.", read)
 };

@@ -8,10 +8,10 @@ use super::{
 };
 use crate::book::model::Network;
 use crate::book::schema::{KeySchema, NameKind, ValueType, key};
-use crate::policy::catalog::Kind;
+use crate::policy::catalog::DependencyKind;
 
 pub static NTFY: Connector = Connector {
-    dependency: Some(Kind::Ntfy),
+    dependency: Some(DependencyKind::Ntfy),
     address: AddressUse::Secret,
     ..receiver("ntfy", "The address of an ntfy topic.")
 };
@@ -33,7 +33,7 @@ pub static ALERTMANAGER: Connector =
 const fn receiver(name: &'static str, about: &'static str) -> Connector {
     Connector {
         beside: &[NETWORK, SECRET],
-        dependency: Some(Kind::Webhook),
+        dependency: Some(DependencyKind::Webhook),
         speech: CallProtocol::Http,
         ..Connector::new(Edge::Receiver, name, ValueType::Url, about, |from| read(from, without_user))
     }

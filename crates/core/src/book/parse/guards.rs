@@ -14,7 +14,7 @@ use crate::book::yaml::YamlNode;
 use crate::ids::{BreakerName, PolicyName};
 use crate::limits;
 use crate::policy::backoff::{Backoff, InvalidBackoff, Jitter, RawBackoff, RawSchedule};
-use crate::policy::breaker::{BreakerSettings, Count, InvalidBreaker, RawBreaker, Trip};
+use crate::policy::breaker::{BreakerSettings, CountingUnit, InvalidBreaker, RawBreaker, Trip};
 use crate::policy::catalog;
 use crate::policy::category::Category;
 use crate::policy::rule::{FailureMatch, GrowingTimeout};
@@ -394,14 +394,14 @@ fn breaker(
         }
         return None;
     };
-    let count = |node: &YamlNode| Count::from_word(node.text()?);
+    let count = |node: &YamlNode| CountingUnit::from_word(node.text()?);
     let raw = RawBreaker {
         trip,
         open,
         probes: chain.read("probes", base.map(|raw| raw.probes), number).ok().flatten().unwrap_or(1),
         close_after: chain.read("close_after", base.and_then(|raw| raw.close_after), number).ok().flatten(),
         reset: chain.duration("reset", base.and_then(|raw| raw.reset)).ok().flatten(),
-        count: chain.read("count", None, count).ok().flatten().unwrap_or(Count::Attempt),
+        count: chain.read("count", None, count).ok().flatten().unwrap_or(CountingUnit::Attempt),
     };
     let kinds =
         |key| chain.read(key, None, |list| Some(failure_kinds(list))).ok().flatten().unwrap_or_default();

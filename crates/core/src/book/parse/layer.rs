@@ -15,8 +15,8 @@ use crate::event::copy_rule::CopyKey;
 use crate::ids::{BreakerName, PolicyName};
 use crate::letters::name_template::NameTemplate;
 use crate::limits;
-use crate::policy::category::{Category, Code};
-use crate::policy::rule::{FailureMatch, HeaderMatch, Matcher, Meaning, Override};
+use crate::policy::category::{Category, FailureCode};
+use crate::policy::rule::{FailureMatch, HeaderMatch, Matcher, Override, OverrideMeaning};
 use crate::schedule::Cron;
 
 impl BookParser<'_> {
@@ -116,18 +116,18 @@ impl BookParser<'_> {
             None => None,
         };
         let meaning = match text_of(node, "as")?.as_str() {
-            "delivered" => Meaning::Delivered,
-            word => Meaning::Failure(Category::from_word(word)?),
+            "delivered" => OverrideMeaning::Delivered,
+            word => OverrideMeaning::Failure(Category::from_word(word)?),
         };
         Some(Override {
             when: Arc::new(Matcher {
                 statuses: statuses.unwrap_or_default(),
-                code: text_of(node, "code").map(|text| Code::reported(&text)),
+                code: text_of(node, "code").map(|text| FailureCode::reported(&text)),
                 header,
                 message,
             }),
             meaning,
-            code: text_of(node, "give_code").map(|text| Code::reported(&text)),
+            code: text_of(node, "give_code").map(|text| FailureCode::reported(&text)),
             because: text_of(node, "because").map(Arc::from),
             position: node.span.position,
         })

@@ -11,7 +11,7 @@ use crate::book::pattern::{EventPattern, Relation};
 use crate::book::yaml::{YamlNode, YamlValue};
 use crate::ids::{ChannelName, DependencyName, ServiceName};
 use crate::limits;
-use crate::policy::catalog::Kind;
+use crate::policy::catalog::DependencyKind;
 use crate::text;
 
 impl BookParser<'_> {
@@ -141,7 +141,7 @@ impl BookParser<'_> {
             let entry = DependencyEntry {
                 name: name.clone(),
                 span: key.span,
-                kind: node.get("kind").and_then(YamlNode::text).and_then(Kind::from_word)?,
+                kind: node.get("kind").and_then(YamlNode::text).and_then(DependencyKind::from_word)?,
                 throttle: text_at(node, "throttle"),
                 permits: permits(node),
                 retry_budget: retry_budget(node),

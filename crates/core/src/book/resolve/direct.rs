@@ -7,7 +7,7 @@ use crate::event::copy_rule::CopyRule;
 use crate::ids::DependencyName;
 use crate::limits;
 use crate::policy::budget::BudgetSettings;
-use crate::policy::catalog::Kind;
+use crate::policy::catalog::DependencyKind;
 use crate::policy::rule::{Rule, WhenOpen};
 
 impl Sections {
@@ -36,16 +36,23 @@ impl Sections {
         let named = source.depends_on.as_ref().and_then(|at| self.dependency_rule(at.value.as_str()));
         let own = || {
             let own_name = DependencyName::new(name).expect("names of sources are names of dependencies");
-            self.direct_rule(&own_name, None, source.endpoint.connector.dependency.unwrap_or(Kind::Log))
+            self.direct_rule(
+                &own_name,
+                None,
+                source.endpoint.connector.dependency.unwrap_or(DependencyKind::Log),
+            )
         };
         Some(named.unwrap_or_else(own))
     }
 
-    fn direct_rule(&self, name: &DependencyName, own: Option<&Layer>, kind: Kind) -> Rule {
+    fn direct_rule(&self, name: &DependencyName, own: Option<&Layer>, kind: DependencyKind) -> Rule {
         let own = own.map(|layer| (RuleLevel::Dependency, layer));
         let levels = Levels(own.into_iter().chain([(RuleLevel::Defaults, &self.defaults)]).collect());
-        let owner =
-            CallTarget { level: RuleLevel::Dependency, process: kind == Kind::Process, time_limit: None };
+        let owner = CallTarget {
+            level: RuleLevel::Dependency,
+            process: kind == DependencyKind::Process,
+            time_limit: None,
+        };
         let (breaker, _) = self.breaker(&levels, kind);
         let classify =
             levels.0.iter().flat_map(|(_, layer)| layer.classify.iter().map(|at| at.value.clone()));

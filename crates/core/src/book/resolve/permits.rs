@@ -8,7 +8,7 @@ use super::{ResolvedValue, RuleLevel, ValueOrigin, dependency_of};
 use crate::book::model::{At, ChannelEntry, DependencyEntry, Permits, Sections, ServiceEntry};
 use crate::ids::DependencyName;
 use crate::limits;
-use crate::policy::catalog::Kind;
+use crate::policy::catalog::DependencyKind;
 use crate::policy::throttle::ThrottleSettings;
 use crate::text::{Rate, Share};
 
@@ -39,12 +39,12 @@ impl Sections {
         }
     }
 
-    pub(super) fn permits(&self, dependency: &DependencyName, kind: Kind) -> ResolvedPermits {
+    pub(super) fn permits(&self, dependency: &DependencyName, kind: DependencyKind) -> ResolvedPermits {
         let entry = self.dependencies.get(dependency);
         let stated = entry.map(|entry| self.permits_of(entry)).unwrap_or_default();
         let in_flight = match kind {
             // More programs than cores only slow each other down.
-            Kind::Process => {
+            DependencyKind::Process => {
                 let origin = ValueOrigin { level: RuleLevel::Kind, span: None };
                 ResolvedValue { value: self.machine.cores.get(), origin }
             }
@@ -71,7 +71,7 @@ impl Sections {
     }
 
     #[must_use]
-    pub fn throttle(&self, dependency: &DependencyName, kind: Kind) -> ThrottleSettings {
+    pub fn throttle(&self, dependency: &DependencyName, kind: DependencyKind) -> ThrottleSettings {
         let permits = self.permits(dependency, kind);
         // The schema requires at least one.
         let in_flight = NonZeroU32::new(permits.in_flight.value).unwrap_or(NonZeroU32::MIN);

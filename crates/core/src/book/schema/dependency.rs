@@ -4,8 +4,8 @@ use super::delivery::RULE;
 use super::{KeySchema, NameKind, ObjectSchema, OneOf, ValueType, duration, key, text, word};
 use crate::book::model::Direction;
 use crate::limits;
-use crate::policy::breaker::Count;
-use crate::policy::catalog::Kind;
+use crate::policy::breaker::CountingUnit;
+use crate::policy::catalog::DependencyKind;
 
 pub(super) static POLICY: ObjectSchema = ObjectSchema::of(
     "a retry policy",
@@ -98,7 +98,7 @@ pub(super) static BREAKER: ObjectSchema = ObjectSchema::of(
             "How many successes in a row close it (default: as many as `probes`).",
         ),
         duration("reset", "Without a failure for this long, the failures counted so far are forgotten."),
-        word::<Count>(
+        word::<CountingUnit>(
             "count",
             "Whether every attempt counts, or a whole retried call once (default attempt).",
         ),
@@ -204,7 +204,7 @@ pub(super) static DEPENDENCY: ObjectSchema = ObjectSchema {
     fields: &[
         key(
             "kind",
-            ValueType::Word(&Kind::WORDS),
+            ValueType::Word(&DependencyKind::WORDS),
             "The kind of system; each kind has its own default breaker.",
         )
         .required(),

@@ -356,7 +356,8 @@ impl World {
         let to = routes.iter().map(|route| {
             let channel = route.channel.map(|channel| channel.name.clone());
             let queue = Arc::new(crate::engine::QueueName { service: route.service.name.clone(), channel });
-            let session = event.session.as_ref().filter(|_| route.order() != crate::book::model::Order::None);
+            let session =
+                event.session.as_ref().filter(|_| route.order() != crate::book::model::DeliveryOrder::None);
             Addressee { queue, lane: session.map(|key| key.as_str().to_owned()) }
         });
         let to = to.collect();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::event::copies::Copies;
+use crate::event::copy_rule::CopyRule;
 use crate::ids::{DependencyName, PolicyName};
 use crate::policy::backoff::{Backoff, Jitter, RawBackoff, RawSchedule};
 use crate::policy::breaker::RawBreaker;
@@ -84,7 +84,7 @@ fn rule_with(
             whole: GrowingTimeout::fixed(ms(10)),
             category: Category::Transient,
         },
-        copies: Copies::default(),
+        copies: CopyRule::default(),
     }
 }
 

@@ -28,7 +28,7 @@
 //! the end. If no limit was met by climbing, the climb to the best is quick.
 //!
 //! Growth is counted by calls that had to wait, not by the clock: unused rate proves nothing.
-//! `docs/decisions/0015-a-limit-that-was-met-is-remembered.md` has figures, and why an earlier rule failed.
+//! `docs/decisions/0015-remember-the-rate-limit-that-was-met.md` has figures, and why an earlier rule failed.
 
 use std::time::Duration;
 

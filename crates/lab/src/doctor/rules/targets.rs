@@ -11,9 +11,9 @@ use crate::doctor::evidence::{DependencyEvidence, EvidenceChart, RowEvidence};
 use crate::doctor::proof::{ProofMeasure, ProofWorld, ProposedChange};
 use crate::doctor::words::{counted, exceeds, percent, rounded_up, said, tally, waiting};
 use crate::doctor::{Diagnosis, DiagnosisCheck, DiagnosisSign, Harm};
-use crate::scenario::{Latency, Mood};
-use redrive_core::engine::story::{End, Story};
-use redrive_core::policy::breaker::Phase;
+use crate::scenario::{FailureMode, Latency};
+use redrive_core::engine::attempt_record::{AttemptEnd, AttemptRecord};
+use redrive_core::policy::breaker::BreakerPhase;
 use redrive_core::policy::category::Category;
 use redrive_core::text::{show_count, show_duration, show_rounded};
 
@@ -67,8 +67,8 @@ enum StandstillCause {
 }
 
 impl StandstillCause {
-    fn of(member: &RowEvidence<'_>, story: &Story) -> Option<Self> {
-        let End::Failed { category, status, .. } = &story.end else { return None };
+    fn of(member: &RowEvidence<'_>, story: &AttemptRecord) -> Option<Self> {
+        let AttemptEnd::Failed { category, status, .. } = &story.end else { return None };
         match category {
             Category::RateLimited | Category::Permanent | Category::Invalid | Category::Internal => None,
             Category::Transient | Category::Unknown | Category::Fatal => Some(match status {
@@ -84,14 +84,14 @@ struct Standstill<'c, 'a> {
     way: StandstillCause,
     ways: u64,
     rows: Vec<&'c RowEvidence<'a>>,
-    failed: Vec<(&'c RowEvidence<'a>, &'a Story)>,
+    failed: Vec<(&'c RowEvidence<'a>, &'a AttemptRecord)>,
     waiting: u64,
 }
 
 impl<'c, 'a> Standstill<'c, 'a> {
     fn of(chart: &'c EvidenceChart<'a>, ward: &DependencyEvidence<'a>) -> Option<Self> {
         let turns = ward.state.map_or(&[][..], |state| &state.turns);
-        let has_opened = turns.last().is_some_and(|turn| turn.to != Phase::Closed);
+        let has_opened = turns.last().is_some_and(|turn| turn.to != BreakerPhase::Closed);
         let mut rows = Vec::new();
         let mut failed = Vec::new();
         for row in chart.rows_of(ward) {
@@ -135,8 +135,8 @@ impl<'c, 'a> Standstill<'c, 'a> {
     fn shown(&self, chart: &EvidenceChart<'_>) -> Vec<String> {
         let count = self.failed.len() as u64;
         let codes = self.failed.iter().filter_map(|(_, story)| match &story.end {
-            End::Failed { code, .. } => Some(code),
-            End::Delivered { .. } | End::Held { .. } => None,
+            AttemptEnd::Failed { code, .. } => Some(code),
+            AttemptEnd::Delivered { .. } | AttemptEnd::Held { .. } => None,
         });
         let first = self.failed.iter().map(|(_, story)| story.started_at).min();
         let since = first.map_or(Duration::ZERO, |first| chart.ago(first));
@@ -157,7 +157,7 @@ impl<'c, 'a> Standstill<'c, 'a> {
 }
 
 /// Since the last success or failure that is not the target's fault; timeouts under another limit are ignored.
-fn failed_in_a_row<'a>(row: &RowEvidence<'a>) -> Vec<&'a Story> {
+fn failed_in_a_row<'a>(row: &RowEvidence<'a>) -> Vec<&'a AttemptRecord> {
     let mut attempts: Vec<_> =
         row.attempts().filter(|story| !timeouts::is_of_another_limit(row, story)).collect();
     attempts.sort_by_key(|story| story.started_at);
@@ -242,7 +242,7 @@ fn slow(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<Diag
     let advice = format!("no answers within {}: {longer}", show_duration(limit));
     let title = format!("`{}` is slower than its timeout of {}", ward.name, show_duration(limit));
     let sign = found.sign(title, evidence, advice);
-    let world = ProofWorld::Alike(Mood::Slow(Latency { p50, p99 }));
+    let world = ProofWorld::Alike(FailureMode::Slow(Latency { p50, p99 }));
     Some(DiagnosisSign {
         change: change.map(|change| ProposedChange::new(change, ProofMeasure::Undelivered, world)),
         line,

@@ -5,7 +5,7 @@ use super::super::{classification, criticality, deadline, timeout};
 use super::LINTS;
 use crate::lint::{CheckReport, Lint, check};
 use redrive_core::book::connectors::built_in;
-use redrive_core::book::problem::Severity;
+use redrive_core::book::problem::ProblemSeverity;
 use redrive_core::policy::catalog;
 
 fn families() -> impl Iterator<Item = &'static Lint> {
@@ -230,7 +230,7 @@ fn the_catalog_used_plainly_is_no_mistake() {
     for policy in catalog::policies() {
         let checked = read(&service(&format!("retry: {}, timeout: default", policy.name)));
         let blamed = |problem: &&redrive_core::book::problem::Problem| {
-            problem.severity < Severity::Info && families().any(|lint| lint.code == problem.code)
+            problem.severity < ProblemSeverity::Info && families().any(|lint| lint.code == problem.code)
         };
         let blamed: Vec<_> = checked.problems.iter().filter(blamed).collect();
         assert!(blamed.is_empty(), "{}: {blamed:?}", policy.name);

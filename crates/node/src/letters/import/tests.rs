@@ -37,7 +37,7 @@ fn our_own_envelope_comes_back_as_it_was() {
     assert_eq!(read.death.name, before.death.name, "the usual name is made of service and channel");
     let told: Vec<u32> = read.stories.iter().map(|story| story.attempt.get()).collect();
     assert_eq!(told, [1, 2]);
-    assert!(matches!(read.stories[1].verdict, Told::Dead { .. }));
+    assert!(matches!(read.stories[1].verdict, RecordedVerdict::Dead { .. }));
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn a_plain_line_needs_a_service_and_a_type() {
     assert_eq!((letter.attempts, letter.stories.len()), (3, 1));
     assert_eq!(letter.death.failure_code.as_str(), "BAD_REQUEST");
     assert_eq!(&*letter.subscription, "billing/orders.placed");
-    assert_eq!(letter.order, Order::None);
+    assert_eq!(letter.order, DeliveryOrder::None);
     let again = read(&format!(" {line}\n")).expect("a letter");
     assert_eq!(again.key, letter.key, "white space around a line does not change it");
     let other = line.replace("4711", "4712");
@@ -66,7 +66,7 @@ fn the_book_says_what_it_knows() {
     let letter = read(line).expect("a letter").into_letter(&read_book(text), now());
     assert_eq!(letter.death.name, "billing/dead");
     assert_eq!(letter.death.consumer_group, "workers");
-    assert_eq!(letter.order, Order::SessionStrict);
+    assert_eq!(letter.order, DeliveryOrder::SessionStrict);
     assert_eq!(&*letter.subscription, "billing/orders.*");
     assert_eq!(letter.died_at, now(), "nothing dies in the future");
 }
@@ -132,7 +132,7 @@ fn what_is_wrong_is_said() {
         ("another thing",     r#"{"id":1}"#,                                         "has neither `dlqId`"),
         ("no type",           r#"{"service":"a"}"#,                                  "missing field `type`"),
         ("a typo",            r#"{"service":"a","type":"b","sesion":"c"}"#,          "unknown field `sesion`"),
-        ("no name",           r#"{"service":"a b","type":"b"}"#,                     "has an invalid service name: a name has no ' '"),
+        ("no name",           r#"{"service":"a b","type":"b"}"#,                     "has an invalid service name: a name cannot contain ' '"),
         ("no channel",        r#"{"service":"a/","type":"b"}"#,                      "has an invalid channel name: a name cannot be empty"),
         ("no category",       r#"{"service":"a","type":"b","category":"bad"}"#,      "has the unknown category `bad`, expected one of transient"),
         ("no type of event",  r#"{"service":"a","type":"b c"}"#,                     "has an invalid event: `type`"),

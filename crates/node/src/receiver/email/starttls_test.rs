@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use rcgen::{CertificateParams, KeyPair};
-use redrive_core::alerts::notice::Stage;
+use redrive_core::alerts::notice::AlertStage;
 use redrive_core::book::model::Network;
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
@@ -119,14 +119,14 @@ enum Trust {
 }
 
 /// What becomes of a mail to it.
-async fn sent(post: &Post, trust: Trust) -> Reply {
+async fn sent(post: &Post, trust: Trust) -> TargetReply {
     let roots = match trust {
         Trust::ItsOwn => vec![post.certificate.clone()],
         Trust::Untrusted => Vec::new(),
     };
     let smtp =
         Smtp { privacy: SmtpPrivacy::StartTls, user: None, host: "localhost".to_owned(), port: post.port };
-    let email = Email {
+    let email = EmailSettings {
         to: "ops@a.test".to_owned(),
         from: "redrive@a.test".to_owned(),
         smtp,
@@ -136,7 +136,7 @@ async fn sent(post: &Post, trust: Trust) -> Reply {
     let place = "receiver ops, line 3".to_owned();
     let pool = Arc::new(Pool::new(Roots::Only(roots)));
     let mail = Mail::new(&email, None, place, pool).expect("mail");
-    let told = serde_json::to_string(&notice(Stage::Firing)).expect("JSON");
+    let told = serde_json::to_string(&notice(AlertStage::Firing)).expect("JSON");
     let headers =
         [("ce-specversion", "1.0"), ("ce-id", "n-1"), ("ce-source", "redrive"), ("ce-type", "alert.firing")];
     match mail.call(call("10s", vec![delivery(1, &headers, &told)])).await {
@@ -149,7 +149,7 @@ async fn sent(post: &Post, trust: Trust) -> Reply {
 async fn mail_is_said_in_private_alone() {
     let post = Post::start(WILLING).await;
     let reply = sent(&post, Trust::ItsOwn).await;
-    assert_eq!(reply.seen, Seen::Taken, "{reply:?}");
+    assert_eq!(reply.seen, ReplyKind::Taken, "{reply:?}");
     let heard = post.heard();
     let open: Vec<&str> =
         heard.iter().filter(|(place, _)| *place == "in the open").map(|(_, l)| &**l).collect();
@@ -161,13 +161,13 @@ async fn mail_is_said_in_private_alone() {
 #[tokio::test]
 async fn nothing_is_said_where_it_cannot_be_private() {
     #[rustfmt::skip]
-    let cases: [(&str, Manners, Trust, Seen, &str); 3] = [
+    let cases: [(&str, Manners, Trust, ReplyKind, &str); 3] = [
         ("it is not offered",      Manners { offers: "250 mail.test\r\n", ..WILLING },
-            Trust::ItsOwn, Seen::Transport(TransportError::Tls), "does not offer STARTTLS"),
+            Trust::ItsOwn, ReplyKind::Transport(TransportError::Tls), "does not offer STARTTLS"),
         ("it is put off",          Manners { to_starttls: "454 not now\r\n", ..WILLING },
-            Trust::ItsOwn, Seen::Broker(BrokerError::Unavailable), "454"),
+            Trust::ItsOwn, ReplyKind::Broker(BrokerError::Unavailable), "454"),
         ("untrusted",  WILLING,
-            Trust::Untrusted, Seen::Transport(TransportError::Tls), "not signed by a trusted authority"),
+            Trust::Untrusted, ReplyKind::Transport(TransportError::Tls), "not signed by a trusted authority"),
     ];
     for (name, manners, trust, seen, words) in cases {
         let post = Post::start(manners).await;

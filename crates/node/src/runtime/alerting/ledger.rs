@@ -6,8 +6,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use redrive_core::alerts::notice::{Notice, Stage};
-use redrive_core::alerts::{AlertView, Saved, Wants, Watch};
+use redrive_core::alerts::notice::{AlertNotice, AlertStage};
+use redrive_core::alerts::{AlertView, AlertWatch, SampleNeeds, SavedAlerts};
 use redrive_core::book::RuleBook;
 use redrive_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ pub struct SentNotice {
     /// The alert.
     pub alert: String,
     /// Firing, repeated or resolved.
-    pub stage: Stage,
+    pub stage: AlertStage,
     /// The alert's severity.
     pub severity: String,
     /// One line of text.
@@ -37,9 +37,9 @@ pub struct SentNotice {
 
 pub(super) struct AlertLedger {
     book: Arc<RuleBook>,
-    watch: Watch,
+    watch: AlertWatch,
     /// Notices to be sent, oldest first.
-    owed: VecDeque<Notice>,
+    owed: VecDeque<AlertNotice>,
     /// Latest first.
     recent: VecDeque<SentNotice>,
     looked_at: Option<Timestamp>,
@@ -48,9 +48,9 @@ pub(super) struct AlertLedger {
 
 #[derive(Default, Serialize, Deserialize)]
 struct AlertMemo {
-    watch: Saved,
+    watch: SavedAlerts,
     #[serde(default)]
-    owed: VecDeque<Notice>,
+    owed: VecDeque<AlertNotice>,
     #[serde(default)]
     recent: VecDeque<SentNotice>,
 }
@@ -58,7 +58,7 @@ struct AlertMemo {
 impl AlertLedger {
     /// Restores what an earlier run stored, as far as the book still has it.
     pub(super) fn new(book: Arc<RuleBook>, memo: Option<&str>, now: Timestamp) -> Self {
-        let mut watch = Watch::new(&book, now);
+        let mut watch = AlertWatch::new(&book, now);
         let written = memo.map(str::to_owned);
         let memo = memo.and_then(|text| match serde_json::from_str::<AlertMemo>(text) {
             Ok(memo) => Some(memo),
@@ -79,22 +79,22 @@ impl AlertLedger {
 
     /// Whether there is nothing to evaluate and nothing to send.
     pub(super) fn is_idle(&self) -> bool {
-        self.owed.is_empty() && self.watch.save() == Saved::default()
+        self.owed.is_empty() && self.watch.save() == SavedAlerts::default()
     }
 
-    pub(super) fn wants(&self) -> Wants {
-        self.watch.wants()
+    pub(super) fn wants(&self) -> SampleNeeds {
+        self.watch.needs()
     }
 
     pub(super) fn look(&mut self, seen: &SampledFigures) {
         self.looked_at = Some(seen.at);
-        for notice in self.watch.look(&seen.sample(&self.book)) {
+        for notice in self.watch.evaluate(&seen.sample(&self.book)) {
             self.remember(&notice);
             self.owed.push_back(notice);
         }
     }
 
-    pub(super) fn pending(&self) -> Option<&Notice> {
+    pub(super) fn pending(&self) -> Option<&AlertNotice> {
         self.owed.front()
     }
 
@@ -127,8 +127,8 @@ impl AlertLedger {
     }
 
     /// Notices of one alert to several receivers are one entry.
-    fn remember(&mut self, notice: &Notice) {
-        let Notice { at, alert, stage, severity, summary, receiver, .. } = notice.clone();
+    fn remember(&mut self, notice: &AlertNotice) {
+        let AlertNotice { at, alert, stage, severity, summary, receiver, .. } = notice.clone();
         let same = self.recent.iter_mut().find(|told| {
             told.at == at && told.alert == alert && told.stage == stage && told.summary == summary
         });
@@ -166,7 +166,7 @@ alerts: [{ use: dead-letters, to: [desk, pager], repeat: 10m }]
     }
 
     fn ids(ledger: &AlertLedger) -> Vec<String> {
-        ledger.owed.iter().map(Notice::id).collect()
+        ledger.owed.iter().map(AlertNotice::id).collect()
     }
 
     #[test]
@@ -185,8 +185,8 @@ alerts: [{ use: dead-letters, to: [desk, pager], repeat: 10m }]
         second.look(&SampledFigures::of_letters(at(11), 3));
         assert_eq!(ids(&second).len(), 0, "they know already");
         second.look(&SampledFigures::of_letters(at(700), 3));
-        let stages: Vec<Stage> = second.owed.iter().map(|notice| notice.stage).collect();
-        assert_eq!(stages, [Stage::Repeated, Stage::Repeated]);
+        let stages: Vec<AlertStage> = second.owed.iter().map(|notice| notice.stage).collect();
+        assert_eq!(stages, [AlertStage::Repeated, AlertStage::Repeated]);
     }
 
     #[test]

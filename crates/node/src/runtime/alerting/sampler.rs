@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::alerts::{LetterSample, QueueSample, Sample, SourceSample, TroubleSample, Wants};
+use redrive_core::alerts::{
+    AlertSample, IncidentSample, LetterSample, QueueSample, SampleNeeds, SourceSample,
+};
 use redrive_core::book::RuleBook;
 use redrive_core::engine::{DependencyView, QueueName};
 use redrive_core::figures::Figures;
@@ -15,7 +17,7 @@ use tokio::time::Instant;
 use super::super::{Node, ReadError, Snapshot};
 use crate::source::SourceView;
 use crate::store::letter::{KindView, LetterFilter};
-use crate::store::{Counts, Oldest};
+use crate::store::{Oldest, StoreCounts};
 
 const OLDEST_EVERY: Duration = Duration::from_secs(5);
 /// How often dead letters are counted by kind; there may be many.
@@ -27,20 +29,20 @@ pub(super) struct SampledFigures {
     dependencies: Vec<DependencyView>,
     queues: Vec<QueueSample>,
     letters: Option<Vec<LetterSample>>,
-    troubles: Vec<TroubleSample>,
+    troubles: Vec<IncidentSample>,
     sources: Vec<SourceSample>,
 }
 
 impl SampledFigures {
-    pub(super) fn sample<'a>(&'a self, book: &'a RuleBook) -> Sample<'a> {
-        Sample {
+    pub(super) fn sample<'a>(&'a self, book: &'a RuleBook) -> AlertSample<'a> {
+        AlertSample {
             at: self.at,
             book,
             figures: &self.figures,
             dependencies: &self.dependencies,
             queues: &self.queues,
             letters: self.letters.as_deref(),
-            troubles: &self.troubles,
+            incidents: &self.troubles,
             sources: &self.sources,
         }
     }
@@ -74,7 +76,7 @@ pub(super) struct AlertSampler {
 
 impl AlertSampler {
     /// None if the store does not answer or the node is stopping.
-    pub(super) async fn look(&mut self, node: &Node, wants: Wants) -> Option<SampledFigures> {
+    pub(super) async fn look(&mut self, node: &Node, wants: SampleNeeds) -> Option<SampledFigures> {
         let snapshot = node.snapshot().await?;
         match self.ask(node, wants, snapshot).await {
             Ok(seen) => Some(seen),
@@ -85,7 +87,12 @@ impl AlertSampler {
         }
     }
 
-    async fn ask(&mut self, node: &Node, wants: Wants, snapshot: Snapshot) -> Result<SampledFigures, ReadError> {
+    async fn ask(
+        &mut self,
+        node: &Node,
+        wants: SampleNeeds,
+        snapshot: Snapshot,
+    ) -> Result<SampledFigures, ReadError> {
         let counts = node.read(|reader| reader.counts()).await?;
         if wants.oldest && is_due(self.oldest_at, OLDEST_EVERY) {
             self.oldest = node.read(|reader| reader.oldest()).await?;
@@ -110,7 +117,7 @@ impl AlertSampler {
         })
     }
 
-    fn queues(&self, counts: &Counts) -> Vec<QueueSample> {
+    fn queues(&self, counts: &StoreCounts) -> Vec<QueueSample> {
         let sample = |(name, counts): (&QueueName, &crate::store::QueueCounts)| {
             let oldest = self.oldest.get(name).copied().unwrap_or_default();
             QueueSample {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_core::limits;
-use redrive_core::schedule::Schedule;
-use redrive_core::schedule::plan::Plan;
+use redrive_core::schedule::CronSchedule;
+use redrive_core::schedule::plan::ScheduledJob;
 use redrive_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -40,7 +40,7 @@ enum PlanState {
 }
 
 struct ActivePlan {
-    plan: Arc<Plan>,
+    plan: Arc<ScheduledJob>,
     /// Up to when the due fires are known.
     decided_until: Timestamp,
     /// Due fires that are not durable, oldest first.
@@ -121,7 +121,7 @@ pub(super) struct ScheduleJob {
 
 pub(super) enum ScheduleTask {
     Fire {
-        plan: Arc<Plan>,
+        plan: Arc<ScheduledJob>,
         fire: Timestamp,
         memo: String,
     },
@@ -143,7 +143,7 @@ impl ScheduleStates {
     }
 
     /// The plans of a new book, each with its memo if it is not known yet.
-    pub(super) fn take(&mut self, plans: Vec<(Plan, Option<String>)>, now: Timestamp) {
+    pub(super) fn take(&mut self, plans: Vec<(ScheduledJob, Option<String>)>, now: Timestamp) {
         let mut before = std::mem::take(&mut self.entries);
         for (plan, memo) in plans {
             let name = plan.memo_name();
@@ -253,7 +253,7 @@ impl ScheduleStates {
 }
 
 impl ActivePlan {
-    fn new(plan: Plan, memo: Option<PlanMemo>, now: Timestamp) -> Self {
+    fn new(plan: ScheduledJob, memo: Option<PlanMemo>, now: Timestamp) -> Self {
         let memo = memo.filter(|memo| is_of(memo, &plan.schedule));
         // A new plan has missed nothing.
         let memory = if memo.is_some() { MemoState::Fresh } else { MemoState::Stale };
@@ -269,7 +269,7 @@ impl ActivePlan {
     }
 
     /// The plan as a new book states it. Another cron starts now; due fires stay due.
-    fn changed(mut self, plan: Plan, now: Timestamp) -> Self {
+    fn changed(mut self, plan: ScheduledJob, now: Timestamp) -> Self {
         if plan.schedule != self.plan.schedule {
             self.decided_until = now;
             self.memory = MemoState::Stale;
@@ -361,7 +361,7 @@ impl ActivePlan {
     }
 }
 
-fn is_of(memo: &PlanMemo, schedule: &Schedule) -> bool {
+fn is_of(memo: &PlanMemo, schedule: &CronSchedule) -> bool {
     memo.cron == schedule.cron() && memo.zone == schedule.zone()
 }
 

@@ -1,14 +1,14 @@
 //! What a node keeps for its doors, and who is on record for what was done.
 
 use bytes::Bytes;
-use redrive_core::access::{Role, Scope};
+use redrive_core::access::{AccessScope, Role};
 use redrive_core::book::connectors::built_in;
 use redrive_core::event::attribute::EventType;
 
 use super::*;
 use crate::runtime::{KeyError, REROUTE_PAGE};
-use crate::store::Note;
-use crate::store::door::{Deed, KEYS_MAX, KeyRecord, RefusedBody};
+use crate::store::StateChange;
+use crate::store::access_store::{AuditEntry, KEYS_MAX, KeyRecord, RefusedBody};
 use crate::store::sqlite::{Options, Sqlite, write_once};
 
 fn key(id: &str) -> KeyRecord {
@@ -17,7 +17,7 @@ fn key(id: &str) -> KeyRecord {
         name: "deploy".to_owned(),
         hash: [3; 32],
         role: Role::Operator,
-        scope: Scope::default(),
+        scope: AccessScope::default(),
         per_second: None,
         created_at: Timestamp::EPOCH,
         expires_at: None,
@@ -25,8 +25,8 @@ fn key(id: &str) -> KeyRecord {
     }
 }
 
-fn created(id: &str) -> Deed {
-    Deed { act: "key-create", what: id.to_owned(), by: By::somebody("ann"), note: None }
+fn created(id: &str) -> AuditEntry {
+    AuditEntry { act: "key-create", what: id.to_owned(), by: AuditActor::named("ann"), note: None }
 }
 
 fn refused() -> RefusedBody {
@@ -73,8 +73,8 @@ async fn a_key_is_durable_with_the_record_of_it() {
 #[tokio::test]
 async fn one_key_too_many_is_refused_with_a_word() {
     let store = DataFolder::default();
-    let notes = (0..KEYS_MAX).map(|number| Note::Key(Box::new(key(&number.to_string()))));
-    let batch = Batch { notes: notes.collect(), ..Batch::default() };
+    let notes = (0..KEYS_MAX).map(|number| StateChange::Key(Box::new(key(&number.to_string()))));
+    let batch = WriteBatch { changes: notes.collect(), ..WriteBatch::default() };
     write_once(store.path(), &batch, Timestamp::EPOCH).expect("it is written");
     let bench = Bench::on(&store, 0);
     let refused = bench.node.put_key(key("new"), created("new")).await;
@@ -86,8 +86,8 @@ async fn one_key_too_many_is_refused_with_a_word() {
 #[tokio::test]
 async fn of_two_keys_for_one_place_one_is_refused_even_if_nobody_waits_for_the_other() {
     let store = DataFolder::default();
-    let notes = (1..KEYS_MAX).map(|number| Note::Key(Box::new(key(&number.to_string()))));
-    let batch = Batch { notes: notes.collect(), ..Batch::default() };
+    let notes = (1..KEYS_MAX).map(|number| StateChange::Key(Box::new(key(&number.to_string()))));
+    let batch = WriteBatch { changes: notes.collect(), ..WriteBatch::default() };
     write_once(store.path(), &batch, Timestamp::EPOCH).expect("it is written");
     let bench = Bench::on(&store, 0);
     let put = |id: &'static str| {
@@ -142,9 +142,9 @@ async fn refused_bodies_do_not_pile_up_while_the_store_fails() {
 async fn what_people_do_is_on_record_with_their_name() {
     let bench = Bench::start(100);
     let shop = ServiceName::new("shop").expect("a name");
-    bench.node.pause(shop.clone(), &By::somebody("ann")).await.expect("durable");
-    bench.node.resume(shop, &By::nobody()).await.expect("durable");
-    bench.node.route_unrouted(&By::somebody("ben")).await.expect("in memory");
+    bench.node.pause(shop.clone(), &AuditActor::named("ann")).await.expect("durable");
+    bench.node.resume(shop, &AuditActor::unknown()).await.expect("durable");
+    bench.node.route_unrouted(&AuditActor::named("ben")).await.expect("in memory");
     let expected = [told("pause", "shop", Some("ann")), told("resume", "shop", None)];
     assert_eq!(bench.record().await, expected, "routing nothing leaves no record");
 }
@@ -163,11 +163,11 @@ async fn events_that_somebody_wants_by_now_are_routed_page_by_page_however_many(
     let gate = Arc::clone(&bench.gate) as Arc<dyn Target>;
     let targets = Targets::all_to(&book, &gate);
     bench.node.change_book(book, text.as_str().into(), targets).await.expect("durable");
-    let rerouted = bench.node.route_unrouted(&By::somebody("ann")).await.expect("in memory");
+    let rerouted = bench.node.route_unrouted(&AuditActor::named("ann")).await.expect("in memory");
     assert_eq!((rerouted.seen, rerouted.routed), (count as u64, count as u64));
     let what = format!("{count} of {count} unrouted events");
     assert_eq!(bench.record().await, [told("route", &what, Some("ann"))]);
-    let again = bench.node.route_unrouted(&By::somebody("ann")).await.expect("in memory");
+    let again = bench.node.route_unrouted(&AuditActor::named("ann")).await.expect("in memory");
     assert_eq!((again.seen, again.routed), (0, 0));
 }
 
@@ -182,13 +182,13 @@ async fn a_copy_that_is_done_is_on_record_and_has_the_keys() {
         book,
         book_text: BOOK.into(),
         store: Box::new(store),
-        bounds: Bounds { window: 8, window_bytes: 1 << 20, calls: 8 },
+        bounds: EngineBounds { window: 8, window_bytes: 1 << 20, calls: 8 },
     });
     let node = node.expect("an empty store");
     node.put_key(key("a"), created("a")).await.expect("durable");
     let copy = copies.path().join("copy");
     for folder in [copy.clone(), home.path().to_owned()] {
-        let mut steps = node.back_up(folder, &By::somebody("ann"));
+        let mut steps = node.back_up(folder, &AuditActor::named("ann"));
         while steps.recv().await.is_some() {}
     }
     node.set_memo("after", None).await.expect("durable");

@@ -7,8 +7,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use redrive_core::figures::{Sketch, Tally};
-use redrive_core::policy::breaker::Phase;
+use redrive_core::figures::{AttemptTally, Sketch};
+use redrive_core::policy::breaker::BreakerPhase;
 use redrive_core::time::Timestamp;
 
 pub(in crate::runtime) const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -59,7 +59,7 @@ impl TrendSpan {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(in crate::runtime) struct TrendSample {
     pub accepted: u64,
-    pub tally: Tally,
+    pub tally: AttemptTally,
     pub took: Sketch,
     pub now: TrendGauges,
 }
@@ -69,7 +69,7 @@ pub(in crate::runtime) struct TrendGauges {
     pub waiting: u64,
     pub dead_letters: u64,
     pub in_flight: u32,
-    pub breaker: Option<Phase>,
+    pub breaker: Option<BreakerPhase>,
 }
 
 /// Counts within a step, and gauges at its end.
@@ -87,7 +87,7 @@ pub struct TrendPoint {
     pub waiting: u64,
     pub dead_letters: u64,
     pub in_flight: u32,
-    pub breaker: Option<Phase>,
+    pub breaker: Option<BreakerPhase>,
     /// Median duration of attempts.
     pub p50: Option<Duration>,
     /// 99th percentile of their duration.
@@ -191,7 +191,7 @@ mod tests {
     fn known(seconds: u64) -> TrendSample {
         let mut took = Sketch::default();
         (0..seconds).for_each(|_| took.add(Duration::from_millis(10)));
-        let tally = Tally { attempts: seconds, delivered: seconds, ..Tally::default() };
+        let tally = AttemptTally { attempts: seconds, delivered: seconds, ..AttemptTally::default() };
         let now = TrendGauges { waiting: seconds % 7, ..TrendGauges::default() };
         TrendSample { accepted: 2 * seconds, tally, took, now }
     }

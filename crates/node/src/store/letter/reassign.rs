@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use redrive_core::book::pattern::EventPattern;
-use redrive_core::engine::{QueueName, Waiting};
+use redrive_core::engine::{PendingDelivery, QueueName};
 use redrive_core::ids::Seq;
 use redrive_core::time::Timestamp;
 
@@ -57,7 +57,7 @@ impl ReassignScope {
     }
 
     /// Whether the new head of a session waits for a rule as well.
-    pub(in crate::store) fn parks(&self, row: &Waiting) -> bool {
+    pub(in crate::store) fn parks(&self, row: &PendingDelivery) -> bool {
         match self {
             Self::All => false,
             Self::WithoutRule { .. } => {

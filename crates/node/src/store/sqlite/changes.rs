@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use redrive_core::ids::{Seq, ServiceName};
-use redrive_core::policy::breaker::Record;
+use redrive_core::policy::breaker::BreakerRecord;
 use redrive_core::time::Timestamp;
 
 use super::encode::{Integrity, nanos, place};
@@ -66,12 +66,12 @@ impl BatchWriter<'_> {
         self.connection.run("INSERT OR IGNORE INTO pauses VALUES (?1, ?2)", (service.as_str(), nanos(since)))
     }
 
-    fn save_breaker(&self, record: &Record) -> SqlResult<()> {
+    fn save_breaker(&self, record: &BreakerRecord) -> SqlResult<()> {
         let name = record.service_name.as_str();
         let select = "SELECT record FROM breakers WHERE dependency = ?1";
         let stored: Option<String> = self.connection.find(select, [name])?;
         // An unreadable record is replaced.
-        let stored: Option<Record> = stored.and_then(|text| serde_json::from_str(&text).ok());
+        let stored: Option<BreakerRecord> = stored.and_then(|text| serde_json::from_str(&text).ok());
         if !record.replaces(stored.as_ref(), self.now) {
             return Ok(());
         }

@@ -1,6 +1,6 @@
 //! Runs commands on dead letters. Each succeeds whole or is refused without a change.
 
-use redrive_core::engine::Waiting;
+use redrive_core::engine::PendingDelivery;
 use redrive_core::ids::{DeliveryId, Receipt};
 
 use super::audit::AuditAct;
@@ -53,7 +53,7 @@ impl BatchWriter<'_> {
     }
 
     /// Closes a letter and releases the session that it held.
-    pub(super) fn close(&mut self, letter: &LetterRef, code: i64) -> SqlResult<Option<Waiting>> {
+    pub(super) fn close(&mut self, letter: &LetterRef, code: i64) -> SqlResult<Option<PendingDelivery>> {
         let before = self.delivery(letter.delivery)?;
         self.close_in_place(letter, before, code, None)?;
         match before.lane.filter(|_| before.state == state::HOLDING) {

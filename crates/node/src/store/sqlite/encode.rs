@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use redrive_core::engine::story::{End, Story, Told};
+use redrive_core::engine::attempt_record::{AttemptEnd, AttemptRecord, RecordedVerdict};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{
-    Bounds, ContentType, CorrelationId, EventId, EventSource, EventType, ExtensionName, ExtensionText,
-    ExtensionValue, SessionKey, Subject, Text, TraceParent,
+    ContentType, CorrelationId, EventId, EventSource, EventSubject, EventType, ExtensionName, ExtensionText,
+    ExtensionValue, SessionKey, Text, TextBounds, TraceParent,
 };
-use redrive_core::event::refusal::Reason;
+use redrive_core::event::refusal::InvalidReason;
 use redrive_core::hash;
 use redrive_core::ids::{Attempt, Seq};
 use redrive_core::time::Timestamp;
@@ -54,7 +54,7 @@ pub(super) fn time(nanos: i64) -> Timestamp {
 pub(super) fn attributes(event: &Event) -> Vec<u8> {
     let mut bytes = Vec::new();
     let texts = [
-        (tag::SUBJECT, event.subject.as_ref().map(Subject::as_str)),
+        (tag::SUBJECT, event.subject.as_ref().map(EventSubject::as_str)),
         (tag::CONTENT_TYPE, event.content_type.as_ref().map(ContentType::as_str)),
         (tag::SESSION, event.session.as_ref().map(SessionKey::as_str)),
         (tag::CORRELATION, event.correlation_id.as_ref().map(CorrelationId::as_str)),
@@ -194,7 +194,7 @@ fn take(event: &mut Event, tag: u8, rest: &mut ByteReader<'_>) -> Option<()> {
         tag::TRACE => event.traceparent = Some(attribute(rest)?),
         tag::EXTENSION_TEXT => {
             let name = extension(rest)?;
-            let text: Result<ExtensionText, Reason> = ExtensionText::new(rest.text()?);
+            let text: Result<ExtensionText, InvalidReason> = ExtensionText::new(rest.text()?);
             event.extensions.insert(name, ExtensionValue::Text(text.ok()?));
         }
         tag::EXTENSION_INTEGER => {
@@ -213,7 +213,7 @@ fn take(event: &mut Event, tag: u8, rest: &mut ByteReader<'_>) -> Option<()> {
     Some(())
 }
 
-fn attribute<Of: Bounds>(rest: &mut ByteReader<'_>) -> Option<Text<Of>> {
+fn attribute<Of: TextBounds>(rest: &mut ByteReader<'_>) -> Option<Text<Of>> {
     Text::new(rest.text()?).ok()
 }
 
@@ -226,7 +226,7 @@ const PLAIN: u8 = 1;
 const JSON: u8 = 2;
 
 /// Nearly all records are of a delivered first attempt: 30 bytes instead of 200.
-pub(super) fn story(story: &Story) -> Vec<u8> {
+pub(super) fn story(story: &AttemptRecord) -> Vec<u8> {
     plain(story).unwrap_or_else(|| {
         let mut bytes = vec![JSON];
         serde_json::to_writer(&mut bytes, story).expect("a story has nothing that JSON has not");
@@ -235,12 +235,12 @@ pub(super) fn story(story: &Story) -> Vec<u8> {
 }
 
 /// `None` if the short form would lose something.
-fn plain(story: &Story) -> Option<Vec<u8>> {
-    let Story { attempt, started_at, took_nanos, end, book, verdict, .. } = story;
-    let Story { classified_at: None, reaction_at: None, retry: None, held_nanos, .. } = story else {
+fn plain(story: &AttemptRecord) -> Option<Vec<u8>> {
+    let AttemptRecord { attempt, started_at, took_nanos, end, book, verdict, .. } = story;
+    let AttemptRecord { classified_at: None, reaction_at: None, retry: None, held_nanos, .. } = story else {
         return None;
     };
-    let (End::Delivered { status }, Told::Delivered) = (end, verdict) else { return None };
+    let (AttemptEnd::Delivered { status }, RecordedVerdict::Delivered) = (end, verdict) else { return None };
     let mut bytes = Vec::with_capacity(32);
     bytes.push(PLAIN);
     bytes.extend_from_slice(&book.to_le_bytes());
@@ -261,7 +261,7 @@ fn plain(story: &Story) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-pub(super) fn read_story(bytes: &[u8]) -> Result<Story, UnreadableValue> {
+pub(super) fn read_story(bytes: &[u8]) -> Result<AttemptRecord, UnreadableValue> {
     let read = match bytes.split_first() {
         Some((&PLAIN, rest)) => read_plain(rest),
         Some((&JSON, rest)) => serde_json::from_slice(rest).ok(),
@@ -270,19 +270,19 @@ pub(super) fn read_story(bytes: &[u8]) -> Result<Story, UnreadableValue> {
     read.ok_or(UnreadableValue::new("an attempt record"))
 }
 
-fn read_plain(bytes: &[u8]) -> Option<Story> {
+fn read_plain(bytes: &[u8]) -> Option<AttemptRecord> {
     let mut rest = ByteReader(bytes);
     let book = u64::from_le_bytes(rest.bytes(size_of::<u64>())?.try_into().ok()?);
     let attempt = Attempt::new(u32::try_from(rest.number()?).ok()?)?;
     let (started_at, took_nanos) = (Timestamp::from_nanos(rest.number()?), rest.number()?);
     let status = u16::try_from(rest.number()?).ok()?;
-    Some(Story {
+    Some(AttemptRecord {
         attempt,
         started_at,
         took_nanos,
-        end: End::Delivered { status: (status > 0).then_some(status) },
+        end: AttemptEnd::Delivered { status: (status > 0).then_some(status) },
         book,
-        verdict: Told::Delivered,
+        verdict: RecordedVerdict::Delivered,
         classified_at: None,
         reaction_at: None,
         retry: None,
@@ -430,13 +430,13 @@ mod tests {
 
         #[test]
         fn plain_stories_read_back(attempt in 1_u32.., started: u64, took: u64, status: Option<u16>, held: u64, book: u64) {
-            let told = Story {
+            let told = AttemptRecord {
                 attempt: Attempt::new(attempt).expect("not 0"),
                 started_at: Timestamp::from_nanos(started),
                 took_nanos: took,
-                end: End::Delivered { status },
+                end: AttemptEnd::Delivered { status },
                 book,
-                verdict: Told::Delivered,
+                verdict: RecordedVerdict::Delivered,
                 classified_at: None,
                 reaction_at: None,
                 retry: None,
@@ -454,7 +454,7 @@ mod tests {
         let told =
             read_story(&[1, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0x80, 0x01, 5, 0xc8, 0x01, 0]).expect("a story");
         assert_eq!((told.book, told.attempt, told.started_at.as_nanos()), (2, Attempt::FIRST, 128));
-        assert_eq!((told.took_nanos, told.end), (5, End::Delivered { status: Some(200) }));
+        assert_eq!((told.took_nanos, told.end), (5, AttemptEnd::Delivered { status: Some(200) }));
     }
 
     #[test]

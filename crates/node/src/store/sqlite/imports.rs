@@ -1,6 +1,6 @@
 //! Imports dead letters, each once.
 
-use redrive_core::engine::{Death, Followers};
+use redrive_core::engine::{DeadLetterInfo, SessionFollowers};
 use redrive_core::ids::{DeliveryId, ServiceName};
 
 use super::audit::AuditAct;
@@ -74,7 +74,7 @@ impl BatchWriter<'_> {
         for story in earlier {
             self.append_attempt(delivery, &encode::story(story))?;
         }
-        let death = Death { followers: Followers::GoOn, ..letter.death.clone() };
+        let death = DeadLetterInfo { followers: SessionFollowers::Continue, ..letter.death.clone() };
         self.add_imported_letter(&NewLetter {
             delivery: place(delivery),
             queue: self.state.names.queue(queue).id,

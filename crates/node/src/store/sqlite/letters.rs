@@ -3,7 +3,7 @@
 //! Invariants: a kind's count, first and last death match its letters; a new letter has a larger number than all
 //! before it.
 
-use redrive_core::engine::{Death, QueueName};
+use redrive_core::engine::{DeadLetterInfo, QueueName};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{CorrelationId, SessionKey};
 use redrive_core::letters::name_template;
@@ -50,7 +50,7 @@ pub(super) struct NewLetter<'a> {
     pub(super) queue: i64,
     pub(super) subscription: i64,
     pub(super) event: &'a Event,
-    pub(super) death: &'a Death,
+    pub(super) death: &'a DeadLetterInfo,
     pub(super) died_at: Timestamp,
 }
 
@@ -137,7 +137,7 @@ pub(super) fn migrate_letters(connection: &Connection) -> SqlResult<()> {
         let queue: i64 = row.get(6)?;
         let name = queues.iter().find(|(id, _, _)| *id == queue).map(|(_, name, _)| name);
         let QueueName { service, channel } = name.ok_or(SqlFault::unreadable("the name of a queue"))?;
-        let death = Death {
+        let death = DeadLetterInfo {
             name: name_template::default_name(service, channel.as_ref()),
             consumer_group: service.to_string(),
             ..rows::death(row, 9)?

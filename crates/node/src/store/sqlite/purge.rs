@@ -1,6 +1,6 @@
 //! Purges letters: content is deleted, and the fact is kept until retention ends.
 
-use redrive_core::engine::Waiting;
+use redrive_core::engine::PendingDelivery;
 
 use super::audit::AuditAct;
 use super::fault::SqlResult;
@@ -34,7 +34,7 @@ impl BatchWriter<'_> {
             }
             deleted += 1;
             let promoted = self.purge_letter(&letter)?;
-            bytes += promoted.as_ref().map_or(0, Waiting::bytes);
+            bytes += promoted.as_ref().map_or(0, PendingDelivery::bytes);
             self.ready.extend(promoted);
             if bytes >= STEP_BYTES_MAX && found.peek().is_some() {
                 upto = Some(letter.number);
@@ -54,7 +54,7 @@ impl BatchWriter<'_> {
     }
 
     /// Releases the session that it held.
-    pub(super) fn purge_letter(&mut self, letter: &LetterRef) -> SqlResult<Option<Waiting>> {
+    pub(super) fn purge_letter(&mut self, letter: &LetterRef) -> SqlResult<Option<PendingDelivery>> {
         self.forget_attempts(letter.delivery)?;
         let promoted = self.close(letter, state::PURGED)?;
         let event = "SELECT event FROM deliveries WHERE seq = ?1";

@@ -3,7 +3,7 @@
 //!
 //! Invariants: deliveries leave a session head first, so order is kept; running and replayed ones stay.
 
-use redrive_core::engine::Waiting;
+use redrive_core::engine::PendingDelivery;
 use redrive_core::event::Event;
 use redrive_core::ids::Seq;
 use redrive_core::letters::replay::ReplayId;
@@ -39,7 +39,7 @@ const PARK: &str = "UPDATE deliveries SET state = 1, due_at = ?2 WHERE seq = ?1"
 #[expect(clippy::large_enum_variant, reason = "one lives at a time, on the stack")]
 enum ReassignOutcome {
     /// Left the queue; the next of its session is its head now.
-    Gone(Option<Waiting>),
+    Gone(Option<PendingDelivery>),
     Unwanted,
     Busy,
     Wanted,
@@ -63,7 +63,11 @@ impl BatchWriter<'_> {
                 match self.reassign_one(delivery, order)? {
                     ReassignOutcome::Gone(next) => {
                         done += 1;
-                        bytes += self.ready[before..].iter().chain(&next).map(Waiting::bytes).sum::<usize>();
+                        bytes += self.ready[before..]
+                            .iter()
+                            .chain(&next)
+                            .map(PendingDelivery::bytes)
+                            .sum::<usize>();
                         let is_full = done >= order.rows_max as u64 || bytes >= STEP_BYTES_MAX;
                         match next {
                             Some(row) if !is_full => {
@@ -94,7 +98,7 @@ impl BatchWriter<'_> {
     }
 
     /// Hands the new head to the engine, or parks it if it has no rule.
-    fn announce_head(&mut self, first: Option<Waiting>, order: &ReassignCommand) -> SqlResult<()> {
+    fn announce_head(&mut self, first: Option<PendingDelivery>, order: &ReassignCommand) -> SqlResult<()> {
         match first {
             Some(row) if order.scope.parks(&row) => {
                 let values = (place(row.id.seq()), nanos(Timestamp::NEVER));
@@ -200,7 +204,7 @@ impl BatchWriter<'_> {
         delivery: i64,
         found: &DeliveryRow,
         event: &Event,
-    ) -> SqlResult<Option<Waiting>> {
+    ) -> SqlResult<Option<PendingDelivery>> {
         let lane = derive::lane_in(self.state.meta.seed, &to.queue, to.order, event).map(u64::cast_signed);
         self.state.names.uncount_waiting(found.queue, found.bytes)?;
         let queue = self.state.names.queue_for(self.connection, &to.queue)?;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use redrive_core::engine::Absences;
 use redrive_core::ids::{DependencyName, Seq, ServiceName};
-use redrive_core::policy::breaker::Record;
+use redrive_core::policy::breaker::BreakerRecord;
 use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 use serde::Serialize;
@@ -99,10 +99,10 @@ fn paused(connection: &Connection) -> SqlResult<BTreeMap<ServiceName, Timestamp>
 }
 
 /// Drops records that are expired or unreadable.
-fn breakers(connection: &Connection, now: Timestamp) -> SqlResult<Vec<Record>> {
-    let (mut breakers, mut dropped): (Vec<Record>, Vec<String>) = (Vec::new(), Vec::new());
+fn breakers(connection: &Connection, now: Timestamp) -> SqlResult<Vec<BreakerRecord>> {
+    let (mut breakers, mut dropped): (Vec<BreakerRecord>, Vec<String>) = (Vec::new(), Vec::new());
     connection.each("SELECT dependency, record FROM breakers", [], |row| {
-        let record: Option<Record> = serde_json::from_str(super::rows::text(row, 1)?).ok();
+        let record: Option<BreakerRecord> = serde_json::from_str(super::rows::text(row, 1)?).ok();
         match record.filter(|record| !record.is_expired(now)) {
             Some(record) => breakers.push(record),
             None => dropped.push(row.get(0)?),

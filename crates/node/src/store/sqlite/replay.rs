@@ -9,7 +9,9 @@ pub(super) mod send;
 use std::collections::{BTreeMap, BTreeSet};
 
 use redrive_core::ids::DeliveryId;
-use redrive_core::letters::replay::{Listing, ReplayId, ReplayJob, ReplayState, Stop, Tally, Wave};
+use redrive_core::letters::replay::{
+    Listing, ReplayId, ReplayJob, ReplayState, ReplayStop, ReplayTally, ReplayWave,
+};
 use redrive_core::policy::category::codes;
 use rusqlite::{Connection, Row};
 
@@ -106,7 +108,7 @@ pub(super) fn view(row: &Row<'_>) -> SqlResult<ReplayView> {
         to: target.map(|text| codec::read_target(&text).map(|to| (*to.queue).clone())).transpose()?,
         note: row.get(6)?,
         wave: codec::read_wave(row.get(7)?)?,
-        tally: Tally {
+        tally: ReplayTally {
             total: count(8)?,
             sent: count(9)?,
             delivered: count(10)?,
@@ -162,7 +164,7 @@ impl BatchWriter<'_> {
                 None => CommandRefusal::NothingMatches { claimed, poison },
             }));
         }
-        let wave = Wave::before_first(pace.manner);
+        let wave = ReplayWave::before_first(pace.manner);
         let letters = gathered.letters;
         let audit = self.record(&AuditAct { verb: "replay", what, letters, note: note.as_deref() })?;
         self.connection.run(
@@ -331,7 +333,7 @@ impl BatchWriter<'_> {
         self.shown(id).map(Ok)
     }
 
-    pub(super) fn stop(&self, stop: &Stop) -> SqlResult<()> {
+    pub(super) fn stop(&self, stop: &ReplayStop) -> SqlResult<()> {
         let id = stop.replay.0.cast_signed();
         let select = "SELECT origin FROM replays WHERE id = ?1";
         let origin: String = self.connection.get(select, [id])?;

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use redrive_core::engine::story::Story;
-use redrive_core::engine::{Death, Load, Page, QueueName, Waiting, Wanted};
+use redrive_core::engine::attempt_record::AttemptRecord;
+use redrive_core::engine::{DeadLetterInfo, LoadRequest, LoadScope, LoadedPage, PendingDelivery, QueueName};
 use redrive_core::event::Event;
 use redrive_core::ids::{DeliveryId, Seq};
 use redrive_core::letters::envelope::Tier;
 use redrive_core::letters::fingerprint::Fingerprint;
 use redrive_core::letters::replay::{ReplayId, Replaying};
-use redrive_core::policy::category::{Category, Code};
+use redrive_core::policy::category::{Category, FailureCode};
 use redrive_core::policy::decide::History;
 use redrive_core::time::Timestamp;
 use rusqlite::types::ValueRef;
@@ -72,14 +72,19 @@ impl BatchWriter<'_> {
     }
 }
 
-pub(super) fn load(connection: &Connection, names: &NameTable, load: &Load) -> SqlResult<Page> {
-    let Load { queue, wanted, rows_max, bytes_max } = load;
-    let mut page =
-        Page { queue: Arc::clone(queue), wanted: *wanted, rows: Vec::new(), more: false, next_due_at: None };
+pub(super) fn load(connection: &Connection, names: &NameTable, load: &LoadRequest) -> SqlResult<LoadedPage> {
+    let LoadRequest { queue, wanted, rows_max, bytes_max } = load;
+    let mut page = LoadedPage {
+        queue: Arc::clone(queue),
+        wanted: *wanted,
+        rows: Vec::new(),
+        more: false,
+        next_due_at: None,
+    };
     let Some(known) = names.find(queue) else { return Ok(page) };
     let (select, from) = match *wanted {
-        Wanted::Ready { after } => (READY_PAGE, place(after)),
-        Wanted::Due { until } => (DUE_PAGE, nanos(until)),
+        LoadScope::Ready { after } => (READY_PAGE, place(after)),
+        LoadScope::Due { until } => (DUE_PAGE, nanos(until)),
     };
     let mut statement = connection.prepare_cached(select)?;
     // One more row shows whether the page continues.
@@ -94,7 +99,7 @@ pub(super) fn load(connection: &Connection, names: &NameTable, load: &Load) -> S
         }
         page.rows.push(waiting(connection, &known.name, seq(row.get(0)?), &mut last_event)?);
     }
-    if let Wanted::Due { until } = *wanted {
+    if let LoadScope::Due { until } = *wanted {
         let next = connection.find(NEXT_DUE, (known.id, nanos(until)))?.map(time);
         page.next_due_at = next.filter(|at| *at != Timestamp::NEVER);
     }
@@ -107,7 +112,7 @@ pub(super) fn waiting(
     queue: &Arc<QueueName>,
     at: Seq,
     last_event: &mut Option<(Seq, Arc<Event>, Integrity)>,
-) -> SqlResult<Waiting> {
+) -> SqlResult<PendingDelivery> {
     let mut statement = connection.prepare_cached(WAITING)?;
     let mut rows = statement.query([place(at)])?;
     let row = rows.next()?.ok_or(SqlFault::unreadable("a delivery or its event"))?;
@@ -121,7 +126,7 @@ pub(super) fn waiting(
     };
     *last_event = Some((event_seq, Arc::clone(&event), integrity));
     let is_due = row.get::<_, i64>(9)? == state::DUE;
-    Ok(Waiting {
+    Ok(PendingDelivery {
         id: DeliveryId::new(seq(row.get(5)?), row.get::<_, i64>(6)?.cast_unsigned()),
         queue: Arc::clone(queue),
         event,
@@ -177,7 +182,7 @@ pub(super) fn text<'a>(row: &'a Row<'_>, column: usize) -> SqlResult<&'a str> {
     Ok(row.get_ref(column)?.as_str().map_err(rusqlite::Error::from)?)
 }
 
-pub(super) fn story(row: &Row<'_>, column: usize) -> SqlResult<Story> {
+pub(super) fn story(row: &Row<'_>, column: usize) -> SqlResult<AttemptRecord> {
     Ok(encode::read_story(row.get_ref(column)?.as_blob().map_err(rusqlite::Error::from)?)?)
 }
 
@@ -201,16 +206,16 @@ pub(super) fn tier(name: &str) -> SqlResult<Tier> {
 }
 
 /// From six columns starting with `first`.
-pub(super) fn death(row: &Row<'_>, first: usize) -> SqlResult<Death> {
-    Ok(Death {
+pub(super) fn death(row: &Row<'_>, first: usize) -> SqlResult<DeadLetterInfo> {
+    Ok(DeadLetterInfo {
         category: category(text(row, first)?)?,
-        code: Code::reported(text(row, first + 1)?),
-        failure_code: Code::reported(text(row, first + 2)?),
+        code: FailureCode::reported(text(row, first + 1)?),
+        failure_code: FailureCode::reported(text(row, first + 2)?),
         tier: tier(text(row, first + 3)?)?,
         message: row.get(first + 4)?,
         fingerprint: Fingerprint(row.get::<_, i64>(first + 5)?.cast_unsigned()),
         name: String::new(),
         consumer_group: String::new(),
-        followers: redrive_core::engine::Followers::GoOn,
+        followers: redrive_core::engine::SessionFollowers::Continue,
     })
 }

@@ -2,7 +2,7 @@
 
 use redrive_core::engine::QueueName;
 use redrive_core::event::Event;
-use redrive_core::event::attribute::{CorrelationId, SessionKey, Subject};
+use redrive_core::event::attribute::{CorrelationId, EventSubject, SessionKey};
 use redrive_core::ids::{ChannelName, DeliveryId};
 use rusqlite::{Connection, Row};
 
@@ -59,7 +59,7 @@ pub(super) fn event_fits(filter: &LetterFilter, event: &Event, replays: u32) -> 
 /// `text` is lower case.
 pub(super) fn is_in_event(event: &Event, data: &[u8], text: &str) -> bool {
     has(event.id.as_str(), text)
-        || event.subject.as_ref().map(Subject::as_str).is_some_and(|subject| has(subject, text))
+        || event.subject.as_ref().map(EventSubject::as_str).is_some_and(|subject| has(subject, text))
         || has(&String::from_utf8_lossy(data), text)
 }
 

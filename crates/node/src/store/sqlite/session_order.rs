@@ -4,7 +4,7 @@
 //! That letter has a row in `held` from its turn until the next delivery continues, even while it is replayed or
 //! replaced. Sessions without a dead letter never read that table.
 
-use redrive_core::engine::Waiting;
+use redrive_core::engine::PendingDelivery;
 
 use super::encode::{nanos, seq};
 use super::fault::SqlResult;
@@ -120,7 +120,7 @@ impl BatchWriter<'_> {
     }
 
     /// Promotes the first of a session that has no head and no holder; a dead letter becomes its holder.
-    pub(super) fn promote(&mut self, lane: i64) -> SqlResult<Option<Waiting>> {
+    pub(super) fn promote(&mut self, lane: i64) -> SqlResult<Option<PendingDelivery>> {
         let Some(head) = self.head_of_lane(lane)? else { return Ok(None) };
         if head.state == state::HOLDING {
             self.hold(lane, head.delivery)?;
@@ -131,7 +131,7 @@ impl BatchWriter<'_> {
     }
 
     /// Like [`Self::promote`], for a session in any state.
-    pub(super) fn advance_lane(&mut self, lane: i64) -> SqlResult<Option<Waiting>> {
+    pub(super) fn advance_lane(&mut self, lane: i64) -> SqlResult<Option<PendingDelivery>> {
         let holder = self.held(lane)?;
         let head = self.head_of_lane(lane)?;
         let has_head = head.is_some() && self.has_head(lane)?;
@@ -172,14 +172,14 @@ impl BatchWriter<'_> {
         self.connection.run("DELETE FROM held WHERE lane = ?1", [lane])
     }
 
-    fn make_ready(&mut self, head: LaneHead) -> SqlResult<Waiting> {
+    fn make_ready(&mut self, head: LaneHead) -> SqlResult<PendingDelivery> {
         self.connection.run("UPDATE deliveries SET state = 0 WHERE seq = ?1", [head.delivery])?;
         let queue = self.state.names.index_of(head.queue)?;
         self.state.names.counts(queue).behind -= 1;
         self.waiting(head.queue, head.delivery)
     }
 
-    pub(super) fn waiting(&self, queue: i64, delivery: i64) -> SqlResult<Waiting> {
+    pub(super) fn waiting(&self, queue: i64, delivery: i64) -> SqlResult<PendingDelivery> {
         let name = &self.state.names.queue(self.state.names.index_of(queue)?).name;
         rows::waiting(self.connection, name, seq(delivery), &mut None)
     }

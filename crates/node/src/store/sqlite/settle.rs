@@ -1,6 +1,6 @@
 //! Settles deliveries: stores results, promotes the next of the session, updates the replay.
 
-use redrive_core::engine::{Death, Followers, Next, Settlement, Waiting};
+use redrive_core::engine::{DeadLetterInfo, NextState, PendingDelivery, SessionFollowers, Settlement};
 use redrive_core::event::Event;
 use redrive_core::ids::Seq;
 use redrive_core::policy::decide::History;
@@ -56,18 +56,18 @@ impl BatchWriter<'_> {
         let Some(found) = self.find_head.query_row(wanted, read).optional()? else {
             return Ok(SettleResult::Stale);
         };
-        if let Some(story) = &settlement.story {
+        if let Some(story) = &settlement.record {
             *self.book_uses.entry(story.book).or_default() += 1;
         }
         if let Some(service) = &settlement.pause {
             self.pause(service, settlement.at)?;
         }
         let promoted = match &settlement.next {
-            Next::Ready => self.mark_waiting(settlement, (state::READY, None), 0)?,
-            Next::Starting => self.mark_waiting(settlement, (state::READY, None), 1)?,
-            Next::Due { at } => self.mark_waiting(settlement, (state::DUE, Some(nanos(*at))), 0)?,
-            Next::Delivered => self.mark_delivered(settlement, &found)?,
-            Next::Dead(death) => self.mark_dead(settlement, death, &found)?,
+            NextState::Ready => self.mark_waiting(settlement, (state::READY, None), 0)?,
+            NextState::Starting => self.mark_waiting(settlement, (state::READY, None), 1)?,
+            NextState::Due { at } => self.mark_waiting(settlement, (state::DUE, Some(nanos(*at))), 0)?,
+            NextState::Delivered => self.mark_delivered(settlement, &found)?,
+            NextState::Dead(death) => self.mark_dead(settlement, death, &found)?,
         };
         Ok(SettleResult::Written { promoted: promoted.map(Box::new) })
     }
@@ -77,13 +77,13 @@ impl BatchWriter<'_> {
         settlement: &Settlement,
         (code, due_at): (i64, Option<i64>),
         starts: u32,
-    ) -> SqlResult<Option<Waiting>> {
+    ) -> SqlResult<Option<PendingDelivery>> {
         let Settlement { delivery, attempts, history, book, at, .. } = settlement;
         let place = place(delivery.seq());
         let (history, book) = (stored_history(history), book.cast_signed());
         let values = (place, code, attempts, due_at, nanos(*at), starts, book, history);
         self.connection.run(SETTLE_OTHERWISE, values)?;
-        if let Some(story) = &settlement.story {
+        if let Some(story) = &settlement.record {
             self.append_attempt(delivery.seq(), &encode::story(story))?;
         }
         Ok(None)
@@ -93,10 +93,14 @@ impl BatchWriter<'_> {
         self.connection.run(INSERT_STORY, (place(delivery), story))
     }
 
-    fn mark_delivered(&mut self, settlement: &Settlement, found: &HeadRow) -> SqlResult<Option<Waiting>> {
+    fn mark_delivered(
+        &mut self,
+        settlement: &Settlement,
+        found: &HeadRow,
+    ) -> SqlResult<Option<PendingDelivery>> {
         let Settlement { delivery, attempts, at, .. } = settlement;
         let place = place(delivery.seq());
-        let story = settlement.story.as_deref().map(encode::story);
+        let story = settlement.record.as_deref().map(encode::story);
         self.settle_delivered.execute((place, attempts, nanos(*at), story))?;
         self.state.names.uncount_waiting(found.queue, found.bytes.cast_unsigned())?.delivered += 1;
         self.ended.push(delivery.seq());
@@ -109,16 +113,16 @@ impl BatchWriter<'_> {
     fn mark_dead(
         &mut self,
         settlement: &Settlement,
-        death: &Death,
+        death: &DeadLetterInfo,
         found: &HeadRow,
-    ) -> SqlResult<Option<Waiting>> {
+    ) -> SqlResult<Option<PendingDelivery>> {
         let Settlement { delivery, attempts, history, book, at, stop, .. } = settlement;
         let place = place(delivery.seq());
-        let story = settlement.story.as_deref().map(encode::story);
+        let story = settlement.record.as_deref().map(encode::story);
         let (history, book) = (stored_history(history), book.cast_signed());
         let code = match (death.followers, found.lane) {
-            (Followers::Wait, Some(_)) => state::HOLDING,
-            (Followers::Wait, None) | (Followers::GoOn, _) => state::DEAD,
+            (SessionFollowers::Wait, Some(_)) => state::HOLDING,
+            (SessionFollowers::Wait, None) | (SessionFollowers::Continue, _) => state::DEAD,
         };
         let values = (place, code, attempts, nanos(*at), book, history, story);
         self.connection.run(SETTLE_DEAD, values)?;
@@ -146,7 +150,7 @@ impl BatchWriter<'_> {
         &mut self,
         lane: Option<i64>,
         returned: Option<i64>,
-    ) -> SqlResult<Option<Waiting>> {
+    ) -> SqlResult<Option<PendingDelivery>> {
         match lane {
             // Neither dead before nor replacing a letter: nothing can hold its session.
             Some(lane) if returned.is_none() => self.promote(lane),

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use redrive_core::engine::{Load, Page};
+use redrive_core::engine::{LoadRequest, LoadedPage};
 use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 
@@ -141,7 +141,7 @@ impl StoreWriter {
         self.transact(on, |state| write::write(on, state, batch, now))
     }
 
-    pub(super) fn load(&mut self, on: &Connection, load: &Load) -> Result<Page, StoreError> {
+    pub(super) fn load(&mut self, on: &Connection, load: &LoadRequest) -> Result<LoadedPage, StoreError> {
         self.check(on)?;
         Ok(rows::load(on, &self.state.names, load)?)
     }

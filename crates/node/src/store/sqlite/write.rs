@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use redrive_core::engine::{Death, Followers, QueueName, Waiting};
+use redrive_core::engine::{DeadLetterInfo, PendingDelivery, QueueName, SessionFollowers};
 use redrive_core::event::Event;
-use redrive_core::event::copies::Remembered;
+use redrive_core::event::copy_rule::RememberedKeys;
 use redrive_core::event::idempotency;
 use redrive_core::ids::{DeliveryId, Seq, ServiceName};
 use redrive_core::policy::decide::History;
@@ -112,7 +112,7 @@ pub(super) struct BatchWriter<'a> {
     pub(super) find_head: CachedStatement<'a>,
     pub(super) settle_delivered: CachedStatement<'a>,
     /// Deliveries that may start now.
-    pub(super) ready: Vec<Waiting>,
+    pub(super) ready: Vec<PendingDelivery>,
     /// To be deleted after retention.
     pub(super) ended: Vec<Seq>,
     /// How many more or fewer attempt records name each rule book.
@@ -151,7 +151,7 @@ impl AdmissionLedger for BatchWriter<'_> {
             return Ok(None);
         }
         // Only the key may be left.
-        let remembered = Remembered { last_at: now, kept: false };
+        let remembered = RememberedKeys { last_at: now, kept: false };
         let gone = EarlierEvent { seq: at, content: 0, deliveries: 1, accepted_at: now, remembered };
         Ok(Some(found.unwrap_or(gone)))
     }
@@ -286,7 +286,7 @@ impl<'a> BatchWriter<'a> {
         (event, integrity): (&Arc<Event>, Integrity),
         to: &Addressee,
         fit: BacklogFit,
-    ) -> SqlResult<Option<Waiting>> {
+    ) -> SqlResult<Option<PendingDelivery>> {
         let lane = derive::lane(self.state.meta.seed, to, event).map(u64::cast_signed);
         let queue = self.state.names.queue_for(self.connection, &to.queue)?;
         let subscription = self.state.names.subscription(self.connection, &to.subscription)?;
@@ -301,7 +301,7 @@ impl<'a> BatchWriter<'a> {
         } else {
             self.state.names.count_waiting(queue, event.data.len() as u64, code);
         }
-        let waiting = Waiting {
+        let waiting = PendingDelivery {
             id,
             queue: Arc::clone(&to.queue),
             event: Arc::clone(event),
@@ -324,7 +324,7 @@ impl<'a> BatchWriter<'a> {
         lane: Option<i64>,
         to: &Addressee,
         fit: BacklogFit,
-    ) -> SqlResult<(i64, Option<Death>)> {
+    ) -> SqlResult<(i64, Option<DeadLetterInfo>)> {
         let head = lane.map(|lane| self.head_of_lane(lane)).transpose()?.flatten();
         let death = match (fit, lane, head) {
             (BacklogFit::Waits, None, _) | (BacklogFit::Waits, Some(_), None) => {
@@ -343,8 +343,10 @@ impl<'a> BatchWriter<'a> {
             (BacklogFit::Overflows, _, _) => derive::overflow(to),
         };
         match (death.followers, lane) {
-            (Followers::GoOn, _) | (Followers::Wait, None) => Ok((state::DEAD, Some(death))),
-            (Followers::Wait, Some(lane)) => {
+            (SessionFollowers::Continue, _) | (SessionFollowers::Wait, None) => {
+                Ok((state::DEAD, Some(death)))
+            }
+            (SessionFollowers::Wait, Some(lane)) => {
                 // Behind others it holds nothing yet.
                 if head.is_none() {
                     self.hold(lane, place(self.state.meta.last.next()))?;
@@ -373,7 +375,7 @@ fn earlier(at: Seq, row: &Row<'_>) -> SqlResult<EarlierEvent> {
         content: row.get::<_, i64>(2)?.cast_unsigned(),
         deliveries: row.get(3)?,
         accepted_at,
-        remembered: Remembered { last_at: accepted_at, kept: row.get::<_, i64>(5)? != whole::ID_ALONE },
+        remembered: RememberedKeys { last_at: accepted_at, kept: row.get::<_, i64>(5)? != whole::ID_ALONE },
     })
 }
 

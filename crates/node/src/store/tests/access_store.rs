@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use redrive_core::access::{Role, Scope};
+use redrive_core::access::{AccessScope, Role};
 use redrive_core::event::Event;
 use redrive_core::ids::Seq;
 use redrive_core::time::Timestamp;
@@ -48,7 +48,7 @@ pub(super) fn key(id: &str, name: &str, created_at: Timestamp) -> KeyRecord {
         name: name.to_owned(),
         hash: [7; 32],
         role: Role::Ingest,
-        scope: Scope { sources: vec!["shop".to_owned()], services: Vec::new() },
+        scope: AccessScope { sources: vec!["shop".to_owned()], services: Vec::new() },
         per_second: Some(2.5),
         created_at,
         expires_at: Some(at(500)),
@@ -108,7 +108,7 @@ fn keys_remembered(bench: &mut Bench) {
     let one = key("a", "deploy", at(3));
     let other = KeyRecord {
         role: Role::Admin,
-        scope: Scope::default(),
+        scope: AccessScope::default(),
         per_second: None,
         expires_at: None,
         revoked_at: Some(at(9)),
@@ -327,7 +327,7 @@ fn accepted_bytes(bench: &mut Bench) {
 
 fn accepted_deleted(bench: &mut Bench) {
     let bare = |id: &str| Event { data: Bytes::new(), ..event(id) };
-    bench.settled("svc", event("gone"), redrive_core::engine::Next::Delivered);
+    bench.settled("svc", event("gone"), redrive_core::engine::NextState::Delivered);
     bench.take(&[to("", event("unrouted and gone"))]);
     let purged = bench.settled("svc", event("purged"), fails("boom"));
     bench.take(&[to("svc", bare("empty")), to("", bare("empty and unrouted"))]);

@@ -5,16 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use redrive_core::book::model::Order;
-use redrive_core::engine::story::{End, Story, Told};
-use redrive_core::engine::{Death, Followers, Load, Next, Page, QueueName, Settlement, Waiting, Wanted};
+use redrive_core::book::model::DeliveryOrder;
+use redrive_core::engine::attempt_record::{AttemptEnd, AttemptRecord, RecordedVerdict};
+use redrive_core::engine::{
+    DeadLetterInfo, LoadRequest, LoadScope, LoadedPage, NextState, PendingDelivery, QueueName,
+    SessionFollowers, Settlement,
+};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{ContentType, EventId, EventSource, EventType, SessionKey};
-use redrive_core::event::copies::Copies;
+use redrive_core::event::copy_rule::CopyRule;
 use redrive_core::ids::{Attempt, ChannelName, DeliveryId, Seq, ServiceName};
 use redrive_core::letters::envelope::Tier;
 use redrive_core::letters::fingerprint::Fingerprint;
-use redrive_core::policy::category::{Category, Code, codes};
+use redrive_core::policy::category::{Category, FailureCode, codes};
 use redrive_core::policy::decide::History;
 use redrive_core::time::Timestamp;
 
@@ -85,11 +88,11 @@ pub(super) fn in_session(id: &str, session: &str) -> Event {
 }
 
 /// Whether a service of that name keeps the order of sessions.
-pub(super) fn order_of(name: &str) -> Order {
+pub(super) fn order_of(name: &str) -> DeliveryOrder {
     match name {
-        name if name.starts_with(ORDERED) => Order::Session,
-        name if name.starts_with(STRICT) => Order::SessionStrict,
-        _ => Order::None,
+        name if name.starts_with(ORDERED) => DeliveryOrder::Session,
+        name if name.starts_with(STRICT) => DeliveryOrder::SessionStrict,
+        _ => DeliveryOrder::None,
     }
 }
 
@@ -101,7 +104,7 @@ pub(super) fn addressee(name: &str) -> Addressee {
         letter_name: format!("_{name}.deadletter").into(),
         consumer_group: name.into(),
         bound: ROOMY,
-        copies: Copies { ttl: Duration::MAX, ..Copies::default() },
+        copies: CopyRule { ttl: Duration::MAX, ..CopyRule::default() },
     }
 }
 
@@ -116,12 +119,12 @@ pub(super) fn bounded(submitted: SubmittedEvent, bound: WaitingBound) -> Submitt
     SubmittedEvent { routes: submitted.routes.into_iter().map(bounded).collect(), ..submitted }
 }
 
-pub(super) fn death() -> Death {
-    let code = Code::of(codes::MAX_RETRIES_EXCEEDED);
-    let failure_code = Code::of(codes::BAD_GATEWAY);
+pub(super) fn death() -> DeadLetterInfo {
+    let code = FailureCode::of(codes::MAX_RETRIES_EXCEEDED);
+    let failure_code = FailureCode::of(codes::BAD_GATEWAY);
     let message = "502 from the shop".to_owned();
     let fingerprint = Fingerprint::of(&service("svc"), Category::Transient, &failure_code, &message);
-    Death {
+    DeadLetterInfo {
         category: Category::Transient,
         code,
         failure_code,
@@ -130,17 +133,17 @@ pub(super) fn death() -> Death {
         fingerprint,
         name: "_q.deadletter".to_owned(),
         consumer_group: "q".to_owned(),
-        followers: Followers::GoOn,
+        followers: SessionFollowers::Continue,
     }
 }
 
-pub(super) fn dead() -> Next {
-    Next::Dead(Box::new(death()))
+pub(super) fn dead() -> NextState {
+    NextState::Dead(Box::new(death()))
 }
 
 /// The story of one attempt.
-pub(super) fn story(attempt: u32, end: End, verdict: Told) -> Story {
-    Story {
+pub(super) fn story(attempt: u32, end: AttemptEnd, verdict: RecordedVerdict) -> AttemptRecord {
+    AttemptRecord {
         attempt: Attempt::new(attempt).expect("not 0"),
         started_at: at(u64::from(attempt)),
         took_nanos: 1_234_567,
@@ -163,28 +166,31 @@ pub(super) fn keep(delivered: Duration, ids: Duration) -> RetentionRules {
 pub(super) fn settlement(
     delivery: DeliveryId,
     attempts_before: u32,
-    next: Next,
+    next: NextState,
     now: Timestamp,
 ) -> Settlement {
     let attempt = attempts_before + 1;
-    let failed = End::Failed {
+    let failed = AttemptEnd::Failed {
         category: Category::Transient,
-        code: Code::of(codes::BAD_GATEWAY),
+        code: FailureCode::of(codes::BAD_GATEWAY),
         status: Some(502),
         message: "502 from the shop".to_owned(),
         response: "sorry".to_owned(),
     };
     let (attempts, story) = match &next {
-        Next::Delivered => {
-            (attempt, Some(story(attempt, End::Delivered { status: Some(204) }, Told::Delivered)))
+        NextState::Delivered => (
+            attempt,
+            Some(story(attempt, AttemptEnd::Delivered { status: Some(204) }, RecordedVerdict::Delivered)),
+        ),
+        NextState::Ready => (attempt, Some(story(attempt, failed, RecordedVerdict::Paused))),
+        NextState::Due { at } => {
+            (attempt, Some(story(attempt, failed, RecordedVerdict::Retry { due_at: *at })))
         }
-        Next::Ready => (attempt, Some(story(attempt, failed, Told::Paused))),
-        Next::Due { at } => (attempt, Some(story(attempt, failed, Told::Retry { due_at: *at }))),
-        Next::Dead(death) => {
-            let told = Told::Dead { code: death.code.clone(), tier: death.tier };
+        NextState::Dead(death) => {
+            let told = RecordedVerdict::Dead { code: death.code.clone(), tier: death.tier };
             (attempt, Some(story(attempt, failed, told)))
         }
-        Next::Starting => (attempts_before, None),
+        NextState::Starting => (attempts_before, None),
     };
     Settlement {
         delivery,
@@ -193,7 +199,7 @@ pub(super) fn settlement(
         next,
         history: History::new().started(at(u64::from(attempt))),
         book: BOOK,
-        story: story.map(Box::new),
+        record: story.map(Box::new),
         pause: None,
         stop: None,
         emits: Vec::new(),
@@ -268,12 +274,12 @@ impl Bench {
     }
 
     /// Submits one event and gives what may start.
-    pub(super) fn accept(&mut self, submitted: SubmittedEvent) -> Vec<Waiting> {
+    pub(super) fn accept(&mut self, submitted: SubmittedEvent) -> Vec<PendingDelivery> {
         let submissions = vec![Submission { events: vec![submitted] }];
         self.write(&WriteBatch { submissions, ..WriteBatch::default() }).waiting
     }
 
-    pub(super) fn note(&mut self, note: StateChange) -> Vec<Waiting> {
+    pub(super) fn note(&mut self, note: StateChange) -> Vec<PendingDelivery> {
         self.write(&WriteBatch { changes: vec![note], ..WriteBatch::default() }).waiting
     }
 
@@ -284,7 +290,7 @@ impl Bench {
     }
 
     /// Settles a delivery for whose attempts it looks itself; gives who comes next in its session.
-    pub(super) fn end(&mut self, delivery: DeliveryId, next: Next) -> Option<Waiting> {
+    pub(super) fn end(&mut self, delivery: DeliveryId, next: NextState) -> Option<PendingDelivery> {
         let attempts = self.view(delivery.seq()).attempts;
         match self.settle(settlement(delivery, attempts, next, self.now)) {
             SettleResult::Written { promoted } => promoted.map(|waiting| *waiting),
@@ -293,12 +299,12 @@ impl Bench {
     }
 
     /// All that may start, in one page.
-    pub(super) fn ready(&mut self, name: &str) -> Vec<Waiting> {
-        self.page(name, Wanted::Ready { after: Seq::NONE }).rows
+    pub(super) fn ready(&mut self, name: &str) -> Vec<PendingDelivery> {
+        self.page(name, LoadScope::Ready { after: Seq::NONE }).rows
     }
 
-    pub(super) fn page(&mut self, name: &str, wanted: Wanted) -> Page {
-        let load = Load { queue: queue(name), wanted, rows_max: 1_000, bytes_max: usize::MAX };
+    pub(super) fn page(&mut self, name: &str, wanted: LoadScope) -> LoadedPage {
+        let load = LoadRequest { queue: queue(name), wanted, rows_max: 1_000, bytes_max: usize::MAX };
         self.store().load(&load).expect("it loads")
     }
 
@@ -375,6 +381,6 @@ impl Bench {
 }
 
 /// The event ids of what waits, in its order.
-pub(super) fn ids(waiting: &[Waiting]) -> Vec<&str> {
+pub(super) fn ids(waiting: &[PendingDelivery]) -> Vec<&str> {
     waiting.iter().map(|one| one.event.id.as_str()).collect()
 }

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use redrive_core::book::model::Order;
-use redrive_core::engine::{Followers, QueueName};
+use redrive_core::book::model::DeliveryOrder;
+use redrive_core::engine::{QueueName, SessionFollowers};
 use redrive_core::ids::{DeliveryId, Seq};
 use redrive_core::letters::envelope::Tier;
 
@@ -13,13 +13,13 @@ use crate::store::letter::{LetterFilter, LetterView, Poison, Selection, Selectio
 use crate::store::{DeliveryState, DeliveryView, Oldest};
 
 fn holds(view: &DeliveryView) -> bool {
-    matches!(&view.state, DeliveryState::Dead { death, .. } if death.followers == Followers::Wait)
+    matches!(&view.state, DeliveryState::Dead { death, .. } if death.followers == SessionFollowers::Wait)
 }
 
 /// Of each session one delivery may start, or a dead letter holds it and is shown to.
 pub(super) fn sessions_go_on(bench: &Bench, all: &[DeliveryView]) {
     let mut sessions: BTreeMap<(QueueName, String), Vec<&DeliveryView>> = BTreeMap::new();
-    for view in all.iter().filter(|view| order_of(view.queue.service.as_str()) != Order::None) {
+    for view in all.iter().filter(|view| order_of(view.queue.service.as_str()) != DeliveryOrder::None) {
         let is_open = match view.state {
             DeliveryState::Ready | DeliveryState::Due { .. } | DeliveryState::Behind => true,
             DeliveryState::Dead { .. } => holds(view),

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::engine::Next;
-use redrive_core::engine::story::{End, Told};
+use redrive_core::engine::NextState;
+use redrive_core::engine::attempt_record::{AttemptEnd, RecordedVerdict};
 use redrive_core::event::Event;
 use redrive_core::ids::{DeliveryId, Receipt, Seq};
 
@@ -61,7 +61,7 @@ fn skip_command(letter: DeliveryId) -> impl FnOnce(CommandAnswer<u64>) -> Letter
 fn skip(bench: &mut Bench) {
     let letters = bench.pile("svc", 0..2);
     let unknown = DeliveryId::new(Seq::new(99), 1);
-    let delivered = bench.settled("svc", event("9"), Next::Delivered);
+    let delivered = bench.settled("svc", event("9"), NextState::Delivered);
     for stranger in [unknown, delivered, DeliveryId::new(letters[0].seq(), 0)] {
         assert_eq!(
             bench.order(skip_command(stranger)).expect_err("none"),
@@ -77,7 +77,7 @@ fn skip(bench: &mut Bench) {
     );
     let counts = bench.counts().queues[&*queue("svc")];
     assert_eq!((counts.dead, counts.closed, counts.waiting), (1, 1, 0));
-    let late = super::bench::settlement(letters[0], 1, Next::Delivered, bench.now);
+    let late = super::bench::settlement(letters[0], 1, NextState::Delivered, bench.now);
     assert!(matches!(bench.settle(late), crate::store::SettleResult::Stale));
 }
 
@@ -118,7 +118,7 @@ fn purge_leaves(bench: &mut Bench) {
     }
     let taken = bench.take(&[to("a b", event("both"))])[0];
     let (a, b) = (bench.ready("a")[0].id, bench.ready("b")[0].id);
-    bench.end(a, Next::Due { at: at(1) });
+    bench.end(a, NextState::Due { at: at(1) });
     bench.end(a, fails("boom"));
     bench.end(b, fails("boom"));
     bench.wait(2);
@@ -149,7 +149,7 @@ fn purge_leaves(bench: &mut Bench) {
     bench.take(&[to("a b", event("half"))]);
     let (a, b) = (bench.ready("a")[0].id, bench.ready("b")[0].id);
     bench.end(a, fails("boom"));
-    bench.end(b, Next::Delivered);
+    bench.end(b, NextState::Delivered);
     bench.purge(&everything(), 9);
     let events = bench.reader().events(&EventKey::Id("half".to_owned())).expect("it answers");
     assert_eq!(events[0].event.data, "half");
@@ -162,7 +162,7 @@ fn purge_claimed(bench: &mut Bench) {
     assert_eq!(ids(&bench.step(replay, 9)), ["1", "2"], "the replay goes on");
     bench.end(letters[1], fails("boom"));
     assert_eq!(bench.purge(&everything(), 2), (1, 0), "what came back is nobody's");
-    bench.end(letters[2], Next::Delivered);
+    bench.end(letters[2], NextState::Delivered);
     bench.audit();
 }
 
@@ -235,14 +235,18 @@ fn edit_in_session(bench: &mut Bench) {
     assert!(waiting.is_empty(), "it waits for the one in flight");
     bench.audit();
     bench.crash();
-    let next = bench.end(live, Next::Delivered).expect("the session goes on");
+    let next = bench.end(live, NextState::Delivered).expect("the session goes on");
     assert_eq!((next.id, next.sequence), (delivery, Some(old.seq())));
     assert_eq!(bench.end(delivery, fails("boom")).expect("it goes on").event.id.as_str(), "2");
     let replay = bench.replay(straight(everything())).id;
     assert!(bench.step(replay, 9).is_empty());
     bench.accept(to("ord", in_session("3", "s")));
     let two = bench.ready("ord")[0].id;
-    assert_eq!(bench.end(two, Next::Delivered).expect("it goes on").id, delivery, "it keeps the old place");
+    assert_eq!(
+        bench.end(two, NextState::Delivered).expect("it goes on").id,
+        delivery,
+        "it keeps the old place"
+    );
 }
 
 fn imported(bench: &mut Bench, letters: &[ImportedLetter]) -> (u64, u64) {
@@ -254,8 +258,8 @@ fn imported(bench: &mut Bench, letters: &[ImportedLetter]) -> (u64, u64) {
 fn import(bench: &mut Bench) {
     bench.wait(1_000);
     let failed = |attempt| {
-        let end = End::Delivered { status: Some(204) };
-        story(attempt, end, Told::Retry { due_at: at(9) })
+        let end = AttemptEnd::Delivered { status: Some(204) };
+        story(attempt, end, RecordedVerdict::Retry { due_at: at(9) })
     };
     let first = ImportedLetter {
         attempts: 5,
@@ -286,7 +290,7 @@ fn import(bench: &mut Bench) {
     let sent = bench.step(replay, 9);
     assert_eq!(ids(&sent), ["1", "2"]);
     assert_eq!((sent[0].attempts, sent[0].replaying.map(|by| by.times)), (5, Some(3)));
-    bench.end(sent[0].id, Next::Delivered);
+    bench.end(sent[0].id, NextState::Delivered);
     assert_eq!(bench.now_at(sent[0].id).stories.len(), 3);
     assert!(bench.reader().letter(&key).expect("it answers").is_none(), "it is no letter any more");
 }
@@ -320,7 +324,7 @@ fn import_twice(bench: &mut Bench) {
     assert_eq!(imported(bench, &twice), (1, 1), "within one file too");
     let replay = bench.replay(straight(everything())).id;
     for waiting in bench.step(replay, 9) {
-        bench.end(waiting.id, Next::Delivered);
+        bench.end(waiting.id, NextState::Delivered);
     }
     assert_eq!(imported(bench, &letters), (0, 2), "also when they have been delivered");
     let own = bench.settled("svc", event("own"), fails("boom"));
@@ -460,8 +464,8 @@ fn import_keeps_none_out(bench: &mut Bench) {
 
 fn import_strict(bench: &mut Bench) {
     let theirs = foreign("strict", in_session("1", "s"), at(0));
-    let death = redrive_core::engine::Death {
-        followers: redrive_core::engine::Followers::Wait,
+    let death = redrive_core::engine::DeadLetterInfo {
+        followers: redrive_core::engine::SessionFollowers::Wait,
         ..theirs.death.clone()
     };
     imported(bench, &[ImportedLetter { death, ..theirs }]);
@@ -470,7 +474,7 @@ fn import_strict(bench: &mut Bench) {
     let replay = bench.replay(straight(everything())).id;
     assert!(bench.step(replay, 9).is_empty(), "but it has a place there");
     let two = bench.ready("strict")[0].id;
-    assert_eq!(bench.end(two, Next::Delivered).expect("its turn").event.id.as_str(), "1");
+    assert_eq!(bench.end(two, NextState::Delivered).expect("its turn").event.id.as_str(), "1");
 }
 
 fn retention(bench: &mut Bench) {
@@ -532,7 +536,7 @@ fn retention_many(bench: &mut Bench) {
     let sent: Vec<_> = (0..1_300).map(|id| to("svc", event(&id.to_string()))).collect();
     let each = sent.into_iter().map(|one| crate::store::Submission { events: vec![one] });
     let waiting = bench.write(&WriteBatch { submissions: each.collect(), ..WriteBatch::default() }).waiting;
-    let settle = |one: &redrive_core::engine::Waiting| {
+    let settle = |one: &redrive_core::engine::PendingDelivery| {
         Arc::new(super::bench::settlement(one.id, 0, fails("boom"), bench.now))
     };
     let settlements = waiting.iter().map(settle).collect();
@@ -569,7 +573,7 @@ fn closed_go(bench: &mut Bench) {
         Occurrence::Duplicate,
         "its id stays for longer"
     );
-    bench.end(new, Next::Delivered);
+    bench.end(new, NextState::Delivered);
     bench.wait(3_600);
     assert_eq!(bench.housekeep(&an_hour), 1);
     bench.wait(24 * 3_600);
@@ -627,7 +631,7 @@ fn one_batch(bench: &mut Bench) {
         replay: redrive_core::letters::replay::ReplayId(2),
         sent_before: 0,
         letters_max: 9,
-        wave: redrive_core::letters::replay::Wave::Rest,
+        wave: redrive_core::letters::replay::ReplayWave::Rest,
     };
     let batch = WriteBatch {
         settlements: vec![Arc::new(settled)],

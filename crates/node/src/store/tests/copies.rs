@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::engine::Next;
+use redrive_core::engine::NextState;
 use redrive_core::event::Event;
-use redrive_core::event::copies::{Copies, CopyKey, IdempotencyBy};
+use redrive_core::event::copy_rule::{CopyKey, CopyRule, IdempotencyBy};
 
 use super::Scenario;
 use super::bench::{Bench, event, ids, keep, settlement, to};
@@ -28,16 +28,16 @@ pub(super) const SCENARIOS: &[Scenario] = &[
 
 const HOUR: Duration = Duration::from_hours(1);
 
-fn by(by: IdempotencyBy) -> Copies {
-    Copies { by, key: None, ttl: Duration::MAX }
+fn by(by: IdempotencyBy) -> CopyRule {
+    CopyRule { by, key: None, ttl: Duration::MAX }
 }
 
-fn keyed(key: &str) -> Copies {
-    Copies { key: Some(Arc::new(CopyKey::parse(key).expect("a key"))), ..by(IdempotencyBy::EventId) }
+fn keyed(key: &str) -> CopyRule {
+    CopyRule { key: Some(Arc::new(CopyKey::parse(key).expect("a key"))), ..by(IdempotencyBy::EventId) }
 }
 
 /// The same for those who recognise copies in these ways, one after the other.
-fn with(submitted: SubmittedEvent, copies: &[Copies]) -> SubmittedEvent {
+fn with(submitted: SubmittedEvent, copies: &[CopyRule]) -> SubmittedEvent {
     let routes = submitted.routes.into_iter().zip(copies.iter().cloned());
     let routes = routes.map(|(addressee, copies)| Addressee { copies, ..addressee }).collect();
     SubmittedEvent { routes, ..submitted }
@@ -85,12 +85,12 @@ fn rows_disagree(bench: &mut Bench) {
 }
 
 fn own_time(bench: &mut Bench) {
-    let lasting = |hours: u32| Copies { ttl: hours * HOUR, ..by(IdempotencyBy::EventId) };
+    let lasting = |hours: u32| CopyRule { ttl: hours * HOUR, ..by(IdempotencyBy::EventId) };
     let both = || with(to("short long", event("1")), &[lasting(2), lasting(100)]);
     let first = bench.take(&[both()])[0];
     for name in ["short", "long"] {
         let delivery = bench.ready(name)[0].id;
-        bench.end(delivery, Next::Delivered);
+        bench.end(delivery, NextState::Delivered);
     }
     bench.wait(3 * 3_600);
     let again = AcceptedEvent { seen: Occurrence::Duplicate, ..first };
@@ -125,7 +125,7 @@ fn one_key(bench: &mut Bench) {
         "an id is one event still: {refusal:?}"
     );
     let delivery = bench.ready("a")[0].id;
-    bench.end(delivery, Next::Delivered);
+    bench.end(delivery, NextState::Delivered);
     assert_eq!(bench.submit(&[alone(order("4", 7))]), Ok(known), "after it was delivered too");
 }
 
@@ -169,7 +169,7 @@ fn keys_at_once(bench: &mut Bench) {
 }
 
 fn keys_forgotten(bench: &mut Bench) {
-    let alone = |event: Event| with(to("a", event), &[Copies { ttl: 2 * HOUR, ..keyed("data.order") }]);
+    let alone = |event: Event| with(to("a", event), &[CopyRule { ttl: 2 * HOUR, ..keyed("data.order") }]);
     let first = bench.take(&[alone(order("1", 7))])[0];
     let keep = keep(5 * HOUR, 9 * HOUR);
     bench.wait(3 * 3_600);
@@ -180,7 +180,7 @@ fn keys_forgotten(bench: &mut Bench) {
         "it still waits"
     );
     let delivery = bench.ready("a")[0].id;
-    bench.end(delivery, Next::Delivered);
+    bench.end(delivery, NextState::Delivered);
     bench.wait(4 * 3_600);
     bench.housekeep(&keep);
     assert_eq!(
@@ -197,10 +197,10 @@ fn keys_forgotten(bench: &mut Bench) {
 }
 
 fn key_goes_with_its_event(bench: &mut Bench) {
-    let alone = |event: Event| with(to("a", event), &[Copies { ttl: 2 * HOUR, ..keyed("data.order") }]);
+    let alone = |event: Event| with(to("a", event), &[CopyRule { ttl: 2 * HOUR, ..keyed("data.order") }]);
     let first = bench.take(&[alone(order("1", 7))])[0];
     let delivery = bench.ready("a")[0].id;
-    bench.end(delivery, Next::Delivered);
+    bench.end(delivery, NextState::Delivered);
     let keep = keep(3 * HOUR, 9 * HOUR);
     bench.wait(3 * 3_600 - 60);
     bench.housekeep(&keep);

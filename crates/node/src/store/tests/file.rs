@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use redrive_core::engine::Next;
+use redrive_core::engine::NextState;
 use redrive_core::event::Event;
 use redrive_core::ids::Seq;
 use tempfile::TempDir;
@@ -86,8 +86,8 @@ fn a_torn_log_leaves_whole_batches() {
     // Each batch ends what the one before has brought: two halves of one would show.
     let mut waiting = Vec::new();
     for number in 0..12 {
-        let ended = waiting.iter().map(|one: &redrive_core::engine::Waiting| {
-            std::sync::Arc::new(settlement(one.id, 0, Next::Delivered, at(number)))
+        let ended = waiting.iter().map(|one: &redrive_core::engine::PendingDelivery| {
+            std::sync::Arc::new(settlement(one.id, 0, NextState::Delivered, at(number)))
         });
         let events = ["a", "b", "c"].map(|part| to("svc", event(&format!("{number}{part}"))));
         let batch = WriteBatch { settlements: ended.collect(), ..batch(&events) };
@@ -159,9 +159,9 @@ fn a_commit_that_fails_is_told_until_the_file_is_opened_anew() {
     is_unknown(store.write(&batch(&[to("svc", event("2"))]), at(1)).expect_err("it fails"));
     store.connection().commit_hook(None::<fn() -> bool>).expect("it is set");
     is_unknown(store.write(&batch(&[to("svc", event("2"))]), at(1)).expect_err("nobody knows"));
-    let load = redrive_core::engine::Load {
+    let load = redrive_core::engine::LoadRequest {
         queue: queue("svc"),
-        wanted: redrive_core::engine::Wanted::Ready { after: Seq::NONE },
+        wanted: redrive_core::engine::LoadScope::Ready { after: Seq::NONE },
         rows_max: 9,
         bytes_max: 99,
     };
@@ -463,7 +463,7 @@ fn a_file_gives_back_what_was_deleted() {
     let (home, mut bench) = file(100);
     bench.take(&(0..60).map(|n| large(&n.to_string())).collect::<Vec<_>>());
     for waiting in bench.ready("svc") {
-        bench.end(waiting.id, Next::Delivered);
+        bench.end(waiting.id, NextState::Delivered);
     }
     bench.wait(100);
     let keep = keep(Duration::from_secs(10), Duration::from_secs(1_000));
@@ -532,7 +532,8 @@ fn sealing_survives_a_crash_at_every_step_and_runs_go_when_their_events_have() {
         }
         let page = bench.ready("svc");
         let ended = page.iter().filter(|one| one.id.seq() < Seq::new(5_999));
-        let settlements = ended.map(|one| std::sync::Arc::new(settlement(one.id, 0, Next::Delivered, at(0))));
+        let settlements =
+            ended.map(|one| std::sync::Arc::new(settlement(one.id, 0, NextState::Delivered, at(0))));
         let settlements = settlements.collect();
         bench.write(&WriteBatch { settlements, ..WriteBatch::default() });
     }
@@ -555,7 +556,7 @@ fn a_run_of_which_little_is_left_becomes_a_small_one() {
         let settlements = waiting
             .iter()
             .filter(|one| one.id.seq().get() % 1_000 != 0)
-            .map(|one| std::sync::Arc::new(settlement(one.id, 0, Next::Delivered, at(0))));
+            .map(|one| std::sync::Arc::new(settlement(one.id, 0, NextState::Delivered, at(0))));
         let settlements = settlements.collect();
         bench.write(&WriteBatch { settlements, ..WriteBatch::default() });
         bench.housekeep(&keep);

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use redrive_core::engine::Next;
+use redrive_core::engine::NextState;
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{
-    CorrelationId, EventSource, ExtensionName, ExtensionText, ExtensionValue, Subject, TraceParent,
+    CorrelationId, EventSource, EventSubject, ExtensionName, ExtensionText, ExtensionValue, TraceParent,
 };
 use redrive_core::ids::{Receipt, Seq};
 use redrive_core::policy::category::{Category, codes};
@@ -52,7 +52,7 @@ fn places(bench: &mut Bench) {
 fn attributes_survive(bench: &mut Bench) {
     let extension = |name: &str| ExtensionName::new(name).expect("a name");
     let full = Event {
-        subject: Some(Subject::new("наряд 1").expect("a subject")),
+        subject: Some(EventSubject::new("наряд 1").expect("a subject")),
         time: Some("2554-01-01T00:00:00.000000001Z".parse().expect("a time")),
         correlation_id: Some(CorrelationId::new("c-1").expect("an id")),
         traceparent: Some(TraceParent::new("00-1-2-01").expect("a trace")),
@@ -93,7 +93,7 @@ fn duplicates(bench: &mut Bench) {
     assert_eq!(bench.submit(&[to("a", event("2")), to("a", other)]), Err(refusal));
     assert_eq!(bench.all().len(), 2);
     let delivery = bench.ready("a")[0].id;
-    bench.end(delivery, Next::Delivered);
+    bench.end(delivery, NextState::Delivered);
     assert_eq!(bench.submit(&[to("a", event("1"))]), Ok(vec![again]), "after it was delivered too");
     bench.crash();
     assert_eq!(bench.submit(&[to("a", event("1"))]), Ok(vec![again]), "and after a crash");
@@ -109,7 +109,7 @@ fn what_may_differ(bench: &mut Bench) {
         ("the trace",       Event { traceparent: TraceParent::new("t").ok(), ..event("1") }, true),
         ("its state",       Event { extensions: [extension("tracestate", text("x"))].into(), ..event("1") }, true),
         ("the correlation", Event { correlation_id: CorrelationId::new("c").ok(), ..event("1") }, true),
-        ("the subject",     Event { subject: Subject::new("s").ok(), ..event("1") },         false),
+        ("the subject",     Event { subject: EventSubject::new("s").ok(), ..event("1") },         false),
         ("the session",     in_session("1", "s"),                                            false),
         ("the content type", Event { content_type: None, ..event("1") },                     false),
         ("an extension",    Event { extensions: [extension("x", text("1"))].into(), ..event("1") }, false),
@@ -185,9 +185,9 @@ fn bounds(bench: &mut Bench) {
     assert!(bench.submit(&[tight("b", "8")]).is_ok(), "others have room");
     assert!(bench.submit(&[tight("a", "1")]).is_ok(), "what is known needs no room");
     let delivery = bench.ready("a/x")[0].id;
-    bench.end(delivery, Next::Due { at: at(9) });
+    bench.end(delivery, NextState::Due { at: at(9) });
     assert_eq!(bench.submit(&[tight("a", "7")]), full(0), "what waits for its time waits too");
-    bench.end(delivery, Next::Delivered);
+    bench.end(delivery, NextState::Delivered);
     assert!(bench.submit(&[tight("a", "7")]).is_ok());
 }
 
@@ -214,7 +214,7 @@ fn overflow(bench: &mut Bench) {
     assert_eq!((death.category, death.code.as_str()), (Category::Transient, codes::BACKLOG_FULL));
     assert_eq!(death.failure_code, death.code);
     let first = bench.ready("ord")[0].id;
-    assert!(bench.end(first, Next::Delivered).is_none(), "a dead letter is nobody's next");
+    assert!(bench.end(first, NextState::Delivered).is_none(), "a dead letter is nobody's next");
     assert_eq!(ids(&bench.accept(sent("3"))), ["3"]);
 }
 
@@ -223,7 +223,7 @@ fn room_in_the_same_batch(bench: &mut Bench) {
     let sent = |id: &str| Submission { events: vec![bounded(to("a", event(id)), tight)] };
     bench.take(&sent("1").events);
     let delivery = bench.ready("a")[0].id;
-    let delivered = super::bench::settlement(delivery, 0, Next::Delivered, bench.now);
+    let delivered = super::bench::settlement(delivery, 0, NextState::Delivered, bench.now);
     let batch = WriteBatch {
         settlements: vec![Arc::new(delivered)],
         submissions: vec![sent("2"), sent("3")],

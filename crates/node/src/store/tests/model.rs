@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use redrive_core::engine::{Death, Followers, Load, Next, QueueName, Settlement, Wanted};
+use redrive_core::engine::{
+    DeadLetterInfo, LoadRequest, LoadScope, NextState, QueueName, SessionFollowers, Settlement,
+};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{EventSource, SessionKey};
 use redrive_core::ids::{DependencyName, IdPrefix, Seq};
 use redrive_core::letters::envelope::Tier;
-use redrive_core::letters::replay::Stop;
-use redrive_core::policy::breaker::{Breaker, Generation, Record};
+use redrive_core::letters::replay::ReplayStop;
+use redrive_core::policy::breaker::{Breaker, BreakerRecord, Generation};
 use redrive_core::time::Timestamp;
 
 use super::access_store::{self, key, refused};
@@ -79,7 +81,7 @@ enum How {
     Ready,
     Due { second: u64 },
     Parked,
-    Dead { cause: u8, tier: Tier, followers: Followers },
+    Dead { cause: u8, tier: Tier, followers: SessionFollowers },
     Starting,
 }
 
@@ -136,8 +138,8 @@ fn any_tier() -> impl Strategy<Value = Tier> {
     prop_oneof![3 => Just(Tier::Dead), 1 => Just(Tier::Poison)]
 }
 
-fn any_followers() -> impl Strategy<Value = Followers> {
-    prop_oneof![1 => Just(Followers::GoOn), 2 => Just(Followers::Wait)]
+fn any_followers() -> impl Strategy<Value = SessionFollowers> {
+    prop_oneof![1 => Just(SessionFollowers::Continue), 2 => Just(SessionFollowers::Wait)]
 }
 
 fn any_noted() -> impl Strategy<Value = Noted> {
@@ -214,22 +216,22 @@ impl Ended {
         }
         let view = (!all.is_empty()).then(|| self.which.get(&all))?;
         let next = match self.how {
-            How::Delivered => Next::Delivered,
-            How::Ready => Next::Ready,
-            How::Due { second } => Next::Due { at: at(second) },
-            How::Parked => Next::Due { at: Timestamp::NEVER },
+            How::Delivered => NextState::Delivered,
+            How::Ready => NextState::Ready,
+            How::Due { second } => NextState::Due { at: at(second) },
+            How::Parked => NextState::Due { at: Timestamp::NEVER },
             How::Dead { cause, tier, followers } => {
                 let death = death_of(if cause == 0 { "boom" } else { "bang" });
-                Next::Dead(Box::new(Death { tier, followers, ..death }))
+                NextState::Dead(Box::new(DeadLetterInfo { tier, followers, ..death }))
             }
-            How::Starting => Next::Starting,
+            How::Starting => NextState::Starting,
         };
         let mut settled = settlement(view.id, view.attempts + self.off_by, next, bench.now);
         settled.pause = self.pause.then(|| view.queue.service.clone());
-        if let (Next::Dead(death), Some(replay), true) = (&settled.next, view.replaying, self.stop) {
-            settled.stop = Some(Stop { replay, fingerprint: death.fingerprint, delivery: view.id });
+        if let (NextState::Dead(death), Some(replay), true) = (&settled.next, view.replaying, self.stop) {
+            settled.stop = Some(ReplayStop { replay, fingerprint: death.fingerprint, delivery: view.id });
         }
-        if let Some(story) = &mut settled.story {
+        if let Some(story) = &mut settled.record {
             story.book = u64::from(view.attempts);
         }
         Some(settled)
@@ -245,7 +247,10 @@ impl Noted {
             Self::Breaker { generation } => {
                 let name = DependencyName::new("db").expect("a name");
                 let generation = Generation(*generation);
-                StateChange::Breaker(Box::new(Record { generation, ..Breaker::new().record(&name, now) }))
+                StateChange::Breaker(Box::new(BreakerRecord {
+                    generation,
+                    ..Breaker::new().record(&name, now)
+                }))
             }
             Self::Absence { seconds } => StateChange::Absence { from: now - Duration::from_secs(*seconds) },
             Self::Alive => StateChange::Alive,
@@ -295,11 +300,11 @@ fn act(bench: &mut Bench, act: &Act) -> String {
         }
         Act::Load { queue: index, wanted, rows_max, bytes_max } => {
             let wanted = match *wanted {
-                Wanting::Ready { after } => Wanted::Ready { after: Seq::new(after) },
-                Wanting::Due { second } => Wanted::Due { until: at(second) },
+                Wanting::Ready { after } => LoadScope::Ready { after: Seq::new(after) },
+                Wanting::Due { second } => LoadScope::Due { until: at(second) },
             };
             let queue = queue(QUEUES[*index]);
-            let load = Load { queue, wanted, rows_max: *rows_max, bytes_max: *bytes_max };
+            let load = LoadRequest { queue, wanted, rows_max: *rows_max, bytes_max: *bytes_max };
             format!("{:?}", bench.store().load(&load).expect("it loads"))
         }
         Act::Housekeep => {
@@ -387,9 +392,10 @@ fn pile_up(bench: &mut Bench) {
             for name in ["ord", "svc", "strict"] {
                 bench.wait(1);
                 for waiting in bench.ready(name) {
-                    let holds = if name == "strict" { Followers::Wait } else { Followers::GoOn };
-                    let death = Death { followers: holds, ..death_of("boom") };
-                    bench.end(waiting.id, Next::Dead(Box::new(death)));
+                    let holds =
+                        if name == "strict" { SessionFollowers::Wait } else { SessionFollowers::Continue };
+                    let death = DeadLetterInfo { followers: holds, ..death_of("boom") };
+                    bench.end(waiting.id, NextState::Dead(Box::new(death)));
                 }
             }
         }

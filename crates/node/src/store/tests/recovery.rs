@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use redrive_core::engine::Next;
+use redrive_core::engine::NextState;
 use redrive_core::ids::DependencyName;
-use redrive_core::policy::breaker::{Breaker, Generation, Record};
+use redrive_core::policy::breaker::{Breaker, BreakerRecord, Generation};
 
 use super::Scenario;
 use super::bench::{Bench, at, dead, event, service, settlement, to};
@@ -26,7 +26,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
 fn queues(bench: &mut Bench) {
     bench.take(&[to("a/x", event("1")), to("b", event("2")), to("c", event("3")), to("a", event("4"))]);
     let (b, c) = (bench.ready("b")[0].id, bench.ready("c")[0].id);
-    bench.end(b, Next::Delivered);
+    bench.end(b, NextState::Delivered);
     bench.end(c, dead());
     let queues = bench.crash().queues;
     assert_eq!(queues.iter().map(ToString::to_string).collect::<Vec<_>>(), ["a", "a/x"]);
@@ -94,7 +94,7 @@ fn pauses(bench: &mut Bench) {
     bench.note(StateChange::Pause(service("a")));
     bench.note(StateChange::Pause(service("b")));
     let delivery = bench.accept(to("a", event("1"))).remove(0).id;
-    let mut paused = settlement(delivery, 0, Next::Ready, bench.now);
+    let mut paused = settlement(delivery, 0, NextState::Ready, bench.now);
     paused.pause = Some(service("a"));
     bench.settle(paused);
     assert_eq!(bench.restart(1).paused, [(service("a"), at(0)), (service("b"), at(5))].into());
@@ -105,8 +105,10 @@ fn pauses(bench: &mut Bench) {
 
 fn breakers(bench: &mut Bench) {
     let name = DependencyName::new("smtp").expect("a name");
-    let record =
-        |generation, now| Record { generation: Generation(generation), ..Breaker::new().record(&name, now) };
+    let record = |generation, now| BreakerRecord {
+        generation: Generation(generation),
+        ..Breaker::new().record(&name, now)
+    };
     let newer = record(3, bench.now);
     bench.note(StateChange::Breaker(Box::new(newer.clone())));
     bench.note(StateChange::Breaker(Box::new(record(2, bench.now))));

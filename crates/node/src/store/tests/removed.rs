@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use redrive_core::book::pattern::EventPattern;
-use redrive_core::engine::{Next, Waiting};
+use redrive_core::engine::{NextState, PendingDelivery};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::EventType;
 use redrive_core::ids::Seq;
-use redrive_core::letters::replay::Tally;
+use redrive_core::letters::replay::ReplayTally;
 use redrive_core::policy::category::codes;
 use redrive_core::time::Timestamp;
 
@@ -53,7 +53,7 @@ struct Stepped {
     counts: (u64, u64, u64),
     next: Option<ReassignCursor>,
     audit: Option<u64>,
-    started: Vec<Waiting>,
+    started: Vec<PendingDelivery>,
 }
 
 fn step(bench: &mut Bench, order: ReassignCommand) -> Stepped {
@@ -64,7 +64,7 @@ fn step(bench: &mut Bench, order: ReassignCommand) -> Stepped {
 }
 
 /// All steps of one pass.
-fn pass(bench: &mut Bench, order: &ReassignCommand) -> (u64, Vec<Waiting>) {
+fn pass(bench: &mut Bench, order: &ReassignCommand) -> (u64, Vec<PendingDelivery>) {
     let (mut done, mut started) = (0, Vec::new());
     let (mut after, mut audit) = (None, None);
     loop {
@@ -85,7 +85,7 @@ fn backlog(bench: &mut Bench, name: &str) {
         bench.accept(to(name, in_session(id, "s")));
     }
     let due = bench.accept(to(name, event("due")));
-    bench.end(due[0].id, Next::Due { at: at(1_000_000) });
+    bench.end(due[0].id, NextState::Due { at: at(1_000_000) });
     bench.accept(to(name, event("free")));
 }
 
@@ -122,9 +122,9 @@ fn moved(bench: &mut Bench) {
     assert_eq!((counts.waiting, counts.behind), (5, 2), "the session waits in its order");
     let ready = bench.ready("ord");
     assert_eq!(ids(&ready), ["s1", "due", "free"]);
-    let next = bench.end(ready[0].id, Next::Delivered).expect("the next of the session");
+    let next = bench.end(ready[0].id, NextState::Delivered).expect("the next of the session");
     assert_eq!(next.event.id.as_str(), "s2");
-    let next = bench.end(next.id, Next::Delivered).expect("the last of the session");
+    let next = bench.end(next.id, NextState::Delivered).expect("the last of the session");
     assert_eq!(next.event.id.as_str(), "s3");
     assert_eq!(bench.acts(), [("move".to_owned(), 5)]);
 }
@@ -155,7 +155,7 @@ fn of_a_replay(bench: &mut Bench) {
         );
         bench.change(replay, ReplayAct::Cancel).expect("it is open");
         assert_eq!(step(bench, reassign("svc", to, 100)).counts, (2, 0, 0));
-        assert_eq!(bench.replay_now(replay).tally, Tally { sent: 2, failed: 2, ..before });
+        assert_eq!(bench.replay_now(replay).tally, ReplayTally { sent: 2, failed: 2, ..before });
     }
 }
 
@@ -179,7 +179,7 @@ fn without_rule(bench: &mut Bench) {
     }
     for row in bench.ready("ord") {
         if row.event.event_type.as_str() == "order.gone" {
-            bench.end(row.id, Next::Due { at: Timestamp::NEVER });
+            bench.end(row.id, NextState::Due { at: Timestamp::NEVER });
         }
     }
     bench.audit();

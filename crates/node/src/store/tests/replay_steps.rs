@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use redrive_core::engine::Next;
+use redrive_core::engine::NextState;
 use redrive_core::event::Event;
 use redrive_core::letters::replay::{ReplayId, ReplayState};
 
@@ -131,7 +131,7 @@ fn long_session(bench: &mut Bench) {
     assert!(bench.step(replay, 10).is_empty());
     for id in 1..5 {
         let first = bench.ready("ord")[0].id;
-        bench.end(first, Next::Delivered);
+        bench.end(first, NextState::Delivered);
         assert_eq!(ids(&bench.step(replay, 10)), [id.to_string()]);
     }
 }
@@ -168,7 +168,7 @@ fn order_of_turns(bench: &mut Bench) {
     for id in ["1", "2", "3"] {
         let sent = bench.step(replay, 10);
         assert_eq!(ids(&sent), [id]);
-        bench.end(sent[0].id, Next::Delivered);
+        bench.end(sent[0].id, NextState::Delivered);
     }
     assert_eq!(bench.replay_now(replay).state, ReplayState::Done);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redrive_core::engine::Next;
+use redrive_core::engine::NextState;
 use redrive_core::ids::Seq;
 
 use super::Scenario;
@@ -31,7 +31,7 @@ fn a_day() -> RetentionRules {
 fn deliver(bench: &mut Bench, name: &str, id: &str) -> AcceptedEvent {
     let taken = bench.take(&[to(name, event(id))])[0];
     let delivery = bench.ready(name).pop().expect("it waits").id;
-    bench.end(delivery, Next::Delivered);
+    bench.end(delivery, NextState::Delivered);
     taken
 }
 
@@ -72,7 +72,7 @@ fn ids_forgotten(bench: &mut Bench) {
     assert_eq!((new.seen, new.receipt.seq()), (Occurrence::First, Seq::new(3)), "places are not given twice");
     // Both at once, where ids are not kept for longer.
     let delivery = bench.ready("svc")[0].id;
-    bench.end(delivery, Next::Delivered);
+    bench.end(delivery, NextState::Delivered);
     bench.wait(24 * SECONDS);
     assert_eq!(bench.housekeep(&a_day()), 1);
     assert!(bench.reader().events(&EventKey::Receipt(new.receipt)).expect("it answers").is_empty());
@@ -86,7 +86,7 @@ fn longer_ids(bench: &mut Bench) {
     bench.wait(24 * SECONDS);
     bench.housekeep(&a_day());
     let delivery = bench.ready("svc")[0].id;
-    bench.end(delivery, Next::Delivered);
+    bench.end(delivery, NextState::Delivered);
     bench.wait(SECONDS);
     let longer = RetentionRules { ids: 1_000 * HOUR, ..a_day() };
     assert_eq!(bench.housekeep(&longer), 1);
@@ -111,9 +111,9 @@ fn kept(bench: &mut Bench) {
     let waiting = bench.ready("svc");
     let find = |id: &str| waiting.iter().find(|one| one.event.id.as_str() == id).expect("it waits").id;
     bench.end(find("dead"), dead());
-    bench.end(find("due"), Next::Due { at: at(9) });
-    bench.end(find("mixed"), Next::Delivered);
-    bench.end(find("both"), Next::Delivered);
+    bench.end(find("due"), NextState::Due { at: at(9) });
+    bench.end(find("mixed"), NextState::Delivered);
+    bench.end(find("both"), NextState::Delivered);
     bench.wait(1_000 * SECONDS);
     assert_eq!(bench.housekeep(&a_day()), 1, "only the one that was delivered to all who want it");
     bench.audit();
@@ -128,9 +128,9 @@ fn kept(bench: &mut Bench) {
 fn last_delivery(bench: &mut Bench) {
     bench.take(&[to("a b", event("1"))]);
     let (a, b) = (bench.ready("a")[0].id, bench.ready("b")[0].id);
-    bench.end(a, Next::Delivered);
+    bench.end(a, NextState::Delivered);
     bench.wait(SECONDS / 2);
-    bench.end(b, Next::Delivered);
+    bench.end(b, NextState::Delivered);
     bench.wait(SECONDS / 2);
     assert_eq!(bench.housekeep(&a_day()), 0);
     bench.wait(SECONDS / 2);
@@ -158,7 +158,7 @@ fn routed(bench: &mut Bench) {
     bench.wait(SECONDS);
     assert_eq!(bench.housekeep(&a_day()), 0, "it waits");
     let delivery = bench.ready("a")[0].id;
-    bench.end(delivery, Next::Delivered);
+    bench.end(delivery, NextState::Delivered);
     assert_eq!(bench.housekeep(&a_day()), 0);
     bench.wait(SECONDS);
     assert_eq!(bench.housekeep(&a_day()), 1);
@@ -167,11 +167,11 @@ fn routed(bench: &mut Bench) {
 fn many(bench: &mut Bench) {
     let events: Vec<_> = (0..1_500).map(|id| to("svc", event(&id.to_string()))).collect();
     bench.take(&events);
-    let page = bench.page("svc", redrive_core::engine::Wanted::Ready { after: Seq::NONE });
+    let page = bench.page("svc", redrive_core::engine::LoadScope::Ready { after: Seq::NONE });
     let delivered = page
         .rows
         .iter()
-        .map(|one| std::sync::Arc::new(super::bench::settlement(one.id, 0, Next::Delivered, bench.now)));
+        .map(|one| std::sync::Arc::new(super::bench::settlement(one.id, 0, NextState::Delivered, bench.now)));
     let settlements = delivered.collect();
     bench.write(&crate::store::WriteBatch { settlements, ..Default::default() });
     bench.wait(SECONDS);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use redrive_core::book::model;
-use redrive_core::engine::{Next, Waiting};
+use redrive_core::engine::{NextState, PendingDelivery};
 use redrive_core::event::Event;
 use redrive_core::ids::DeliveryId;
 use redrive_core::letters::replay::ReplayState;
@@ -76,7 +76,7 @@ fn find(bench: &Bench, id: &str) -> DeliveryId {
     all.iter().find(|view| view.event_id == id).expect("it is there").id
 }
 
-fn released((answer, waiting): (Result<u64, CommandRefusal>, Vec<Waiting>)) -> (u64, Vec<String>) {
+fn released((answer, waiting): (Result<u64, CommandRefusal>, Vec<PendingDelivery>)) -> (u64, Vec<String>) {
     (answer.expect("it is free"), waiting.into_iter().map(|one| one.event.id.to_string()).collect())
 }
 
@@ -139,9 +139,9 @@ fn crowd(bench: &mut Bench) {
     assert!(held_now(bench).is_empty());
     assert!(bench.accept(crowded("6", 0)).is_empty(), "a session that goes on has no such bound");
     let (one, two) = (find(bench, "1"), find(bench, "2"));
-    assert_eq!(bench.end(one, Next::Delivered).expect("it goes on").id, two);
+    assert_eq!(bench.end(one, NextState::Delivered).expect("it goes on").id, two);
     bench.wait(9);
-    assert!(bench.end(two, Next::Delivered).is_none(), "now the next letter holds");
+    assert!(bench.end(two, NextState::Delivered).is_none(), "now the next letter holds");
     let three = find(bench, "3");
     let now_held = bench.reader().held_sessions(9).expect("it answers");
     assert_eq!((now_held[0].letter, now_held[0].behind, now_held[0].since), (three, 2, bench.now));
@@ -171,7 +171,7 @@ fn overflow(bench: &mut Bench) {
     assert!(held_now(bench).is_empty());
     bench.audit();
     let third = find(bench, "3");
-    assert!(bench.end(third, Next::Delivered).is_none());
+    assert!(bench.end(third, NextState::Delivered).is_none());
     assert_eq!(held_now(bench), [(find(bench, "4"), 1)]);
 }
 
@@ -200,17 +200,17 @@ fn replayed(bench: &mut Bench) {
     assert!(bench.accept(strict("3")).is_empty());
     assert_eq!(held_now(bench), [(letter, 3)]);
     bench.audit();
-    bench.end(letter, Next::Due { at: at(30) });
+    bench.end(letter, NextState::Due { at: at(30) });
     assert_eq!(held_now(bench), [(letter, 3)]);
     assert_eq!(
         bench.order(release(letter)).expect_err("it is on its way"),
         CommandRefusal::HoldsNothing(letter)
     );
-    let next = bench.end(letter, Next::Delivered).expect("the session goes on");
+    let next = bench.end(letter, NextState::Delivered).expect("the session goes on");
     assert_eq!(next.event.id.as_str(), "1");
     assert!(held_now(bench).is_empty());
     bench.audit();
-    assert_eq!(bench.end(next.id, Next::Delivered).expect("in order").event.id.as_str(), "2");
+    assert_eq!(bench.end(next.id, NextState::Delivered).expect("in order").event.id.as_str(), "2");
     assert_eq!(bench.replay_now(replay).state, ReplayState::Done);
 }
 
@@ -277,7 +277,7 @@ fn skipped_in_the_middle(bench: &mut Bench) {
     bench.audit();
     assert_eq!(released(bench.order_and_see(skip(letter))), (2, vec!["1".to_owned()]));
     let one = find(bench, "1");
-    assert_eq!(bench.end(one, Next::Delivered).expect("it goes on").event.id.as_str(), "3");
+    assert_eq!(bench.end(one, NextState::Delivered).expect("it goes on").event.id.as_str(), "3");
 }
 
 fn release_session(bench: &mut Bench) {
@@ -294,12 +294,12 @@ fn release_session(bench: &mut Bench) {
     assert_eq!(bench.acts(), [("let-go".to_owned(), 1)]);
     bench.audit();
     let one = find(bench, "1");
-    assert!(bench.end(one, Next::Delivered).is_none(), "the next letter holds");
+    assert!(bench.end(one, NextState::Delivered).is_none(), "the next letter holds");
     assert_eq!(held_now(bench), [(middle, 0)]);
     // What was let go can be replayed, and waits for nobody that is dead and younger.
     let replay = bench.replay(straight(named(&[letter]))).id;
     assert_eq!(ids(&bench.step(replay, 1)), ["head"]);
-    assert!(bench.end(letter, Next::Delivered).is_none());
+    assert!(bench.end(letter, NextState::Delivered).is_none());
     assert_eq!(held_now(bench), [(middle, 0)]);
 }
 
@@ -318,7 +318,7 @@ fn let_go_together(bench: &mut Bench) {
     assert_eq!(bench.acts(), [("let-go".to_owned(), RELEASED_LETTERS_MAX as u64), ("let-go".to_owned(), 1)]);
     bench.audit();
     let (live, middle) = (find(bench, "live"), find(bench, "middle"));
-    assert!(bench.end(live, Next::Delivered).is_none(), "those further back hold in their turn");
+    assert!(bench.end(live, NextState::Delivered).is_none(), "those further back hold in their turn");
     assert_eq!(held_now(bench), [(middle, 0)]);
 }
 
@@ -356,7 +356,7 @@ fn purged_in_steps(bench: &mut Bench) {
     assert_eq!(bench.acts(), [("purge".to_owned(), 3)]);
 }
 
-fn edit(bench: &mut Bench, letter: DeliveryId, id: &str) -> (DeliveryId, Vec<Waiting>) {
+fn edit(bench: &mut Bench, letter: DeliveryId, id: &str) -> (DeliveryId, Vec<PendingDelivery>) {
     let edit = EditCommand { letter, event: Arc::new(in_session(id, "s")), note: None };
     let (answer, waiting) = bench.order_and_see(|answer| LetterCommand::Edit(Box::new(edit), answer));
     let (receipt, delivery) = answer.expect("it is free");
@@ -382,7 +382,7 @@ fn edited(bench: &mut Bench) {
     assert_eq!(held_now(bench), [(new, 2)]);
     let (newer, waiting) = edit(bench, new, "best");
     assert_eq!(waiting[0].sequence, Some(letter.seq()), "the place is handed on");
-    assert_eq!(bench.end(newer, Next::Delivered).expect("it goes on").event.id.as_str(), "1");
+    assert_eq!(bench.end(newer, NextState::Delivered).expect("it goes on").event.id.as_str(), "1");
     assert!(held_now(bench).is_empty());
 }
 
@@ -399,7 +399,7 @@ fn edited_in_the_middle(bench: &mut Bench) {
     let mut order = Vec::new();
     while let Some(head) = bench.ready("strict").pop() {
         order.push(head.event.id.to_string());
-        bench.end(head.id, Next::Delivered);
+        bench.end(head.id, NextState::Delivered);
         bench.audit();
     }
     assert_eq!(order, ["1", "better", "3"]);
@@ -407,7 +407,7 @@ fn edited_in_the_middle(bench: &mut Bench) {
 
 fn sent_elsewhere(bench: &mut Bench) {
     let letter = held(bench, &["1"]);
-    let away = Redirect { queue: queue("svc"), order: model::Order::None };
+    let away = Redirect { queue: queue("svc"), order: model::DeliveryOrder::None };
     let replay = bench.replay(NewReplay { to: Some(Arc::new(away)), ..straight(everything()) }).id;
     let mut sent = bench.step(replay, 10);
     sent.sort_by_key(|waiting| waiting.id.seq());
@@ -427,7 +427,7 @@ fn several(bench: &mut Bench) {
         bench.audit();
         let Some(head) = bench.ready("strict").pop() else { continue };
         order.push(head.event.id.to_string());
-        bench.end(head.id, Next::Delivered);
+        bench.end(head.id, NextState::Delivered);
         bench.audit();
     }
     assert_eq!(order, ["head", "1", "2", "3", "4"], "{letter} first");
@@ -446,7 +446,7 @@ fn old_turn(bench: &mut Bench) {
         bench.step(replay, 10);
         let Some(head) = bench.ready("strict").pop() else { continue };
         order.push(head.event.id.to_string());
-        bench.end(head.id, Next::Delivered);
+        bench.end(head.id, NextState::Delivered);
         bench.audit();
     }
     assert_eq!(order, ["better", "1"]);
@@ -464,7 +464,7 @@ fn older_comes_back(bench: &mut Bench) {
         bench.audit();
         let Some(head) = bench.ready("strict").pop() else { continue };
         sent.push(head.event.id.to_string());
-        bench.end(head.id, Next::Delivered);
+        bench.end(head.id, NextState::Delivered);
         bench.audit();
     }
     assert_eq!(sent, ["older", "head", "1"], "{older} before {letter}");
@@ -493,5 +493,5 @@ fn crash(bench: &mut Bench) {
     bench.crash();
     assert_eq!(ids(&bench.ready("strict")), ["head"]);
     assert_eq!(held_now(bench), [(letter, 2)]);
-    assert_eq!(bench.end(letter, Next::Delivered).expect("it goes on").event.id.as_str(), "1");
+    assert_eq!(bench.end(letter, NextState::Delivered).expect("it goes on").event.id.as_str(), "1");
 }

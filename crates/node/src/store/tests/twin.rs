@@ -15,7 +15,7 @@ mod world;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use redrive_core::engine::{Load, Page, QueueName};
+use redrive_core::engine::{LoadRequest, LoadedPage, QueueName};
 use redrive_core::ids::{IdPrefix, Seq};
 use redrive_core::letters::replay::ReplayId;
 use redrive_core::time::Timestamp;
@@ -71,7 +71,7 @@ impl Store for Twin {
         Ok(self.world().write(batch, now))
     }
 
-    fn load(&mut self, load: &Load) -> Result<Page, StoreError> {
+    fn load(&mut self, load: &LoadRequest) -> Result<LoadedPage, StoreError> {
         Ok(self.world().model.load(load))
     }
 

@@ -7,12 +7,12 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use redrive_core::book::pattern::EventPattern;
 use redrive_core::engine::Advance;
-use redrive_core::engine::story::{End, Told};
+use redrive_core::engine::attempt_record::{AttemptEnd, RecordedVerdict};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{EventSource, SessionKey};
 use redrive_core::ids::{DeliveryId, Seq};
 use redrive_core::letters::envelope::Tier;
-use redrive_core::letters::replay::{ReplayId, Wave};
+use redrive_core::letters::replay::{ReplayId, ReplayWave};
 use redrive_core::policy::category::codes;
 use redrive_core::time::Timestamp;
 
@@ -66,7 +66,7 @@ pub(super) struct Step {
     replay: Index,
     off_by: u64,
     letters_max: u32,
-    wave: Wave,
+    wave: ReplayWave,
 }
 
 fn any_filter() -> impl Strategy<Value = LetterFilter> {
@@ -135,7 +135,7 @@ pub(super) fn any_wish() -> impl Strategy<Value = Wish> {
 
 pub(super) fn any_step() -> impl Strategy<Value = Step> {
     let off_by = prop_oneof![9 => Just(0_u64), 1 => Just(1_u64)];
-    let wave = prop_oneof![Just(Wave::First), Just(Wave::Second), Just(Wave::Rest)];
+    let wave = prop_oneof![Just(ReplayWave::First), Just(ReplayWave::Second), Just(ReplayWave::Rest)];
     (any::<Index>(), off_by, 0..5_u32, wave).prop_map(|(replay, off_by, letters_max, wave)| Step {
         replay,
         off_by,
@@ -185,7 +185,8 @@ impl Theirs {
             session: self.session.map(|key| SessionKey::new(&key.to_string()).expect("a key")),
             ..event(&self.id.to_string())
         };
-        let failed = |attempt| story(attempt, End::Delivered { status: None }, Told::Delivered);
+        let failed =
+            |attempt| story(attempt, AttemptEnd::Delivered { status: None }, RecordedVerdict::Delivered);
         ImportedLetter {
             key: self.key.to_string(),
             attempts: self.stories,

@@ -26,9 +26,10 @@ fn sh(script: &str, keys: &str) -> ExecTarget {
     target(&["sh", "-c", script], keys)
 }
 
-async fn ran(target: &ExecTarget, limit: &str, delivery: Waiting) -> (Exit, String, Report) {
+async fn ran(target: &ExecTarget, limit: &str, delivery: PendingDelivery) -> (Exit, String, RunReport) {
     let ending = target.call(call(limit, vec![delivery])).await;
-    let Ending::Ran { reply: Reply { seen: Seen::Process(exit), message, .. }, report } = ending else {
+    let Ending::Ran { reply: TargetReply { seen: ReplyKind::Process(exit), message, .. }, report } = ending
+    else {
         panic!("{ending:?}")
     };
     (exit, message, *report)
@@ -76,7 +77,7 @@ async fn a_program_gets_the_event_and_what_tells_the_delivery_apart() {
         ("ce-correlationid", "c-1"),
         ("ce-traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
     ];
-    let delivery = Waiting { attempts: 2, ..delivery(8, &headers, "") };
+    let delivery = PendingDelivery { attempts: 2, ..delivery(8, &headers, "") };
     let script = "env | grep -e ^REDRIVE -e ^TRACE -e ^OWN -e ^CARGO_PKG_NAME | sort";
     let keys = "env: { OWN: one }, inherit: [CARGO_PKG_NAME]";
     let (_, _, report) = ran(&sh(script, keys), "60s", delivery.clone()).await;

@@ -6,9 +6,9 @@
 //! Invariant: an invalid response delivers nothing. The target may have accepted some, but delivery is at
 //! least once, so all are sent again.
 
-use redrive_core::engine::Waiting;
+use redrive_core::engine::PendingDelivery;
 use redrive_core::event::idempotency::webhook_id;
-use redrive_core::policy::answer::{BrokerError, Reply, Seen};
+use redrive_core::policy::answer::{BrokerError, ReplyKind, TargetReply};
 use serde::Deserialize;
 
 const SHOWN_MAX: usize = 80;
@@ -26,7 +26,7 @@ struct ItemFailure {
 }
 
 /// The indices of failed deliveries, sorted and unique.
-pub(super) fn failed(body: &[u8], deliveries: &[Waiting]) -> Result<Vec<usize>, String> {
+pub(super) fn failed(body: &[u8], deliveries: &[PendingDelivery]) -> Result<Vec<usize>, String> {
     if body.trim_ascii().is_empty() {
         return Ok(Vec::new());
     }
@@ -34,7 +34,7 @@ pub(super) fn failed(body: &[u8], deliveries: &[Waiting]) -> Result<Vec<usize>, 
         serde_json::from_slice(body).map_err(|error| format!("not a valid batch response: {error}"))?;
     let mut places = Vec::new();
     for ItemFailure { identifier } in answer.and_then(|answer| answer.failures).unwrap_or_default() {
-        let is_meant = |delivery: &Waiting| {
+        let is_meant = |delivery: &PendingDelivery| {
             webhook_id(delivery.id) == identifier || delivery.event.id.as_str() == identifier
         };
         let before = places.len();
@@ -54,9 +54,9 @@ pub(super) fn failed(body: &[u8], deliveries: &[Waiting]) -> Result<Vec<usize>, 
 ///
 /// The status is left out: being a success it would make them delivered. The rule's `unknown` reaction
 /// decides, by default with two more retries.
-pub(super) fn item_failure(failed: usize, of: usize) -> Reply {
-    Reply::new(
-        Seen::Broker(BrokerError::Other),
+pub(super) fn item_failure(failed: usize, of: usize) -> TargetReply {
+    TargetReply::new(
+        ReplyKind::Broker(BrokerError::Other),
         format!("the target reported {failed} of {of} in the batch as failed"),
     )
 }

@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::io::{self, ErrorKind};
 
-use redrive_core::policy::answer::{CallPart, Reply, Seen, TransportError};
+use redrive_core::policy::answer::{CallPart, ReplyKind, TargetReply, TransportError};
 
 use super::address::HttpOrigin;
 use super::guard::RefusedAddress;
@@ -119,8 +119,8 @@ impl CallFailure {
         matches!(self.error, TransportError::Reset | TransportError::ClosedEarly)
     }
 
-    pub(super) fn into_reply(self) -> Reply {
-        Reply::new(Seen::Transport(self.error), self.message)
+    pub(super) fn into_reply(self) -> TargetReply {
+        TargetReply::new(ReplyKind::Transport(self.error), self.message)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use redrive_core::engine::Call;
+use redrive_core::engine::TargetCall;
 use redrive_core::ids::Attempt;
 use redrive_core::limits::DURATION_MAX;
 use redrive_core::policy::answer::CallPart;
@@ -65,7 +65,7 @@ pub(super) enum Reuse {
 }
 
 impl Reuse {
-    fn of(call: &Call) -> Self {
+    fn of(call: &TargetCall) -> Self {
         if call.deliveries.iter().any(|delivery| delivery.next_attempt() > Attempt::FIRST) {
             Self::None
         } else if call.rule.retries_lost_connections() {
@@ -85,7 +85,7 @@ pub(super) enum CallPhase {
 }
 
 impl CallLimits {
-    pub(super) fn of(call: &Call) -> Self {
+    pub(super) fn of(call: &TargetCall) -> Self {
         let timeouts = &call.rule.timeouts;
         let whole = call.limit.min(DURATION_MAX);
         Self {

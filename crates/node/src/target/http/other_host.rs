@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use redrive_core::book::model::Network;
-use redrive_core::policy::answer::Reply;
+use redrive_core::policy::answer::TargetReply;
 
 use super::address::{ConnectionSecurity, HttpOrigin};
 use super::connect;
@@ -27,7 +27,7 @@ impl OtherHost {
         Self { origin: HttpOrigin { security: ConnectionSecurity::Plain, host, port, leave }, place, pool }
     }
 
-    pub(crate) async fn addresses(&self) -> Result<Vec<SocketAddr>, Reply> {
+    pub(crate) async fn addresses(&self) -> Result<Vec<SocketAddr>, TargetReply> {
         let found = connect::addresses(&self.origin, self.pool.resolver()).await;
         let found = found.map_err(|failure| failure.at(&self.place).into_reply())?;
         if found.is_empty() {
@@ -36,7 +36,7 @@ impl OtherHost {
         Ok(found)
     }
 
-    pub(crate) fn broken(&self, error: &(dyn Error + 'static)) -> Option<Reply> {
+    pub(crate) fn broken(&self, error: &(dyn Error + 'static)) -> Option<TargetReply> {
         let io = std::iter::successors(Some(error), |cause| (*cause).source())
             .find_map(|cause| cause.downcast_ref::<io::Error>())?;
         Some(CallFailure::io(&self.origin, io).into_reply())

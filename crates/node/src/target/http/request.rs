@@ -25,14 +25,14 @@ use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use http_body_util::Full;
-use redrive_core::book::connectors::http::Form;
-use redrive_core::engine::{Call, Waiting};
+use redrive_core::book::connectors::http::HttpFormat;
+use redrive_core::engine::{PendingDelivery, TargetCall};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{CorrelationId, ExtensionName, ExtensionText, ExtensionValue};
 use redrive_core::event::idempotency::webhook_id;
 use redrive_core::hash::stable_128;
 use redrive_core::time::Timestamp;
-use redrive_core::trace::{Context, Sampler, Trace};
+use redrive_core::trace::{Context, EventTrace, Sampler};
 
 use super::address::HttpAddress;
 use super::sign::Signer;
@@ -54,14 +54,14 @@ const X_CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id")
 #[error("call of {deliveries} deliveries does not fit the form {form:?}")]
 pub(super) struct FormMismatch {
     deliveries: usize,
-    form: Form,
+    form: HttpFormat,
 }
 
 pub(super) fn make(
     address: &HttpAddress,
-    form: Form,
+    form: HttpFormat,
     signer: Option<&Signer>,
-    call: &Call,
+    call: &TargetCall,
     sampler: Option<Sampler>,
     now: Timestamp,
 ) -> Result<Request<Full<Bytes>>, FormMismatch> {
@@ -72,7 +72,7 @@ pub(super) fn make(
         headers.insert(AUTHORIZATION, authorization.clone());
     }
     let (id, body) = match (form, call.deliveries.as_slice()) {
-        (Form::Binary, [delivery]) => {
+        (HttpFormat::Binary, [delivery]) => {
             for (name, value) in delivery.event.binary_headers() {
                 if name.strip_prefix("ce-").is_some_and(is_ours) {
                     continue;
@@ -82,11 +82,11 @@ pub(super) fn make(
             }
             (one(&mut headers, delivery, sampler), delivery.event.data.clone())
         }
-        (Form::Structured, [delivery]) => {
+        (HttpFormat::Structured, [delivery]) => {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/cloudevents+json"));
             (one(&mut headers, delivery, sampler), structured(delivery))
         }
-        (Form::Batch, deliveries @ [_, ..]) => {
+        (HttpFormat::Batch, deliveries @ [_, ..]) => {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/cloudevents-batch+json"));
             (several(&mut headers, deliveries), list(deliveries, sampler))
         }
@@ -111,7 +111,7 @@ pub(super) fn make(
     Ok(request)
 }
 
-fn one(headers: &mut HeaderMap, delivery: &Waiting, sampler: Option<Sampler>) -> String {
+fn one(headers: &mut HeaderMap, delivery: &PendingDelivery, sampler: Option<Sampler>) -> String {
     headers.insert(REDRIVE_ATTEMPT, delivery.next_attempt().get().into());
     if let Some(sequence) = delivery.sequence {
         headers.insert(REDRIVE_SEQUENCE, sequence.get().into());
@@ -129,8 +129,11 @@ fn one(headers: &mut HeaderMap, delivery: &Waiting, sampler: Option<Sampler>) ->
 
 /// The attempt's trace context. None if traces are not exported and no sender began one: the target may start
 /// its own.
-pub(in crate::target) fn place_in_trace(delivery: &Waiting, sampler: Option<Sampler>) -> Option<Context> {
-    let trace = Trace::of(&delivery.event, sampler.unwrap_or(Sampler::USUAL));
+pub(in crate::target) fn place_in_trace(
+    delivery: &PendingDelivery,
+    sampler: Option<Sampler>,
+) -> Option<Context> {
+    let trace = EventTrace::of(&delivery.event, sampler.unwrap_or(Sampler::USUAL));
     (trace.sender.is_some() || sampler.is_some())
         .then(|| trace.at_attempt(delivery.id, delivery.next_attempt()))
 }
@@ -149,7 +152,7 @@ fn put(headers: &mut HeaderMap, name: HeaderName, value: Option<&str>) {
     }
 }
 
-fn several(headers: &mut HeaderMap, deliveries: &[Waiting]) -> String {
+fn several(headers: &mut HeaderMap, deliveries: &[PendingDelivery]) -> String {
     let highest = deliveries.iter().map(|delivery| delivery.next_attempt().get()).max();
     headers.insert(REDRIVE_ATTEMPT, highest.expect("a batch is not empty").into());
     let ids: Vec<u8> = deliveries.iter().flat_map(|delivery| delivery.id.0.to_be_bytes()).collect();
@@ -157,7 +160,7 @@ fn several(headers: &mut HeaderMap, deliveries: &[Waiting]) -> String {
 }
 
 /// A replayed event carries its replay count.
-pub(in crate::target) fn structured(delivery: &Waiting) -> Bytes {
+pub(in crate::target) fn structured(delivery: &PendingDelivery) -> Bytes {
     let says_so = delivery.event.extensions.keys().any(|name| is_ours(name.as_str()));
     if delivery.replaying.is_none() && !says_so {
         return delivery.event.to_structured().into();
@@ -168,7 +171,7 @@ pub(in crate::target) fn structured(delivery: &Waiting) -> Bytes {
     event.to_structured().into()
 }
 
-fn list(deliveries: &[Waiting], sampler: Option<Sampler>) -> Bytes {
+fn list(deliveries: &[PendingDelivery], sampler: Option<Sampler>) -> Bytes {
     let mut body = vec![b'['];
     for (place, delivery) in deliveries.iter().enumerate() {
         if place > 0 {
@@ -181,7 +184,7 @@ fn list(deliveries: &[Waiting], sampler: Option<Sampler>) -> Bytes {
 }
 
 /// The event with what would be in headers; the data is not copied.
-fn identified(delivery: &Waiting, sampler: Option<Sampler>) -> Event {
+fn identified(delivery: &PendingDelivery, sampler: Option<Sampler>) -> Event {
     let mut event = Event::clone(&delivery.event);
     let short =
         |text: &str| ExtensionValue::Text(ExtensionText::new(text).expect("a few letters and digits"));

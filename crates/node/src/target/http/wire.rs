@@ -14,8 +14,8 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
 use http_body_util::Full;
 use hyper::body::{Body as _, Incoming};
 use redrive_core::book::model::Network;
-use redrive_core::engine::Call;
-use redrive_core::policy::answer::Reply;
+use redrive_core::engine::TargetCall;
+use redrive_core::policy::answer::TargetReply;
 use redrive_core::trace::Sampler;
 use tokio::time::{Instant, timeout};
 
@@ -62,12 +62,12 @@ impl Wire {
         self.pool.sampler()
     }
 
-    pub(crate) async fn post(&self, call: &Call, headers: HeaderMap, body: Bytes) -> Reply {
+    pub(crate) async fn post(&self, call: &TargetCall, headers: HeaderMap, body: Bytes) -> TargetReply {
         let exchanged = self.exchange(self.request(headers, body), &CallLimits::of(call)).await;
         exchanged.unwrap_or_else(CallFailure::into_reply)
     }
 
-    pub(crate) async fn post_within(&self, whole: Duration, headers: HeaderMap, body: Bytes) -> Reply {
+    pub(crate) async fn post_within(&self, whole: Duration, headers: HeaderMap, body: Bytes) -> TargetReply {
         let exchanged = self.exchange(self.request(headers, body), &CallLimits::within(whole)).await;
         exchanged.unwrap_or_else(CallFailure::into_reply)
     }
@@ -76,7 +76,7 @@ impl Wire {
         &self,
         request: Request<Full<Bytes>>,
         limits: &CallLimits,
-    ) -> Result<Reply, CallFailure> {
+    ) -> Result<TargetReply, CallFailure> {
         let (response, sender) = self.send(request, limits).await?;
         let (head, body) = response.into_parts();
         let drained_by = limits.whole_at.min(Instant::now() + DRAIN_TIME_MAX);

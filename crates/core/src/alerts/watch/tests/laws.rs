@@ -8,7 +8,7 @@ use super::{AlertNotice, AlertWatch, World};
 use crate::alerts::notice::AlertStage;
 use crate::figures::Figures;
 use crate::limits;
-use crate::policy::breaker::State;
+use crate::policy::breaker::BreakerState;
 
 const BOOK: &str = "alerts:
   - { when: dead_letters > 3, name: letters, severity: critical, to: [a, office], escalate: [b], repeat: 5m }
@@ -46,8 +46,8 @@ impl Turn {
         match self {
             Self::Letters(service, letters) => world.queue(&format!("s{service}")).dead = *letters,
             Self::Attempts(failed, all) => world.attempts(*failed, *all),
-            Self::Breaker(true) => world.breaker("d", State::Open { until: world.now }),
-            Self::Breaker(false) => world.breaker("d", State::Closed { failures: 0 }),
+            Self::Breaker(true) => world.breaker("d", BreakerState::Open { until: world.now }),
+            Self::Breaker(false) => world.breaker("d", BreakerState::Closed { failures: 0 }),
             Self::Nothing => {}
         }
     }

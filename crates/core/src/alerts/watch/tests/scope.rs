@@ -4,7 +4,7 @@ use super::{World, alerts, queue};
 use crate::figures::{OTHER, Sketch};
 use crate::ids::DependencyName;
 use crate::limits;
-use crate::policy::breaker::State;
+use crate::policy::breaker::BreakerState;
 use crate::policy::category::Category;
 use std::time::Duration;
 
@@ -57,12 +57,12 @@ fn fill(world: &mut World) {
         world.queue(place).waiting += failed;
         let category = if times > 2 { Category::Invalid } else { Category::Transient };
         world.letter(place, event_type, category, &format!("f{}", times.min(4)), failed);
-        world.breaker(dependency, State::Open { until: world.now });
+        world.breaker(dependency, BreakerState::Open { until: world.now });
     }
     // What Redrive does to tell people is nobody's incident.
     world.tally("redrive-alerts/r", "redrive.alert.firing").unauthorized = 1_000_000;
     world.queue("redrive-alerts/r").dead = 1_000_000;
-    world.breaker("redrive-alerts:r", State::Open { until: world.now });
+    world.breaker("redrive-alerts:r", BreakerState::Open { until: world.now });
 }
 
 fn found(level: &str, when: &str) -> Vec<String> {

@@ -294,7 +294,7 @@ impl Store {
             let channel = queue.channel.as_ref().map(ChannelName::as_str);
             service.is_some_and(|service| {
                 rules.batch_max(queue.service.as_str(), channel).is_some()
-                    && service.order.as_ref().map(|at| at.value) != Some(model::Order::SessionStrict)
+                    && service.order.as_ref().map(|at| at.value) != Some(model::DeliveryOrder::SessionStrict)
             })
         };
         let holders = self.model.held().map(|(_, holder)| &self.row(holder.letter).waiting);

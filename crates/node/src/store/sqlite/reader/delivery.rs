@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use redrive_core::engine::story::Story;
-use redrive_core::engine::{Death, Followers};
+use redrive_core::engine::attempt_record::AttemptRecord;
+use redrive_core::engine::{DeadLetterInfo, SessionFollowers};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{CorrelationId, SessionKey};
 use redrive_core::ids::{DeliveryId, Receipt, Seq};
@@ -99,7 +99,7 @@ impl ReadView<'_> {
         })
     }
 
-    fn stories(&self, delivery: &Row<'_>) -> SqlResult<Vec<Story>> {
+    fn stories(&self, delivery: &Row<'_>) -> SqlResult<Vec<AttemptRecord>> {
         let at: i64 = delivery.get(5)?;
         let mut stories = self.connection.all(ATTEMPTS, [at], |row| rows::story(row, 0))?;
         if delivery.get_ref(15)? != ValueRef::Null {
@@ -142,12 +142,12 @@ fn state_of(row: &Row<'_>) -> SqlResult<DeliveryState> {
     })
 }
 
-fn death(row: &Row<'_>) -> SqlResult<Death> {
+fn death(row: &Row<'_>) -> SqlResult<DeadLetterInfo> {
     let is_holding = row.get::<_, i64>(13)? == state::HOLDING;
-    Ok(Death {
+    Ok(DeadLetterInfo {
         name: row.get(27)?,
         consumer_group: row.get(28)?,
-        followers: if is_holding { Followers::Wait } else { Followers::GoOn },
+        followers: if is_holding { SessionFollowers::Wait } else { SessionFollowers::Continue },
         ..rows::death(row, 21)?
     })
 }

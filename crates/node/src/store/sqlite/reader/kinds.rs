@@ -10,7 +10,7 @@ use redrive_core::book::pattern::EventPattern;
 use redrive_core::hash::Map;
 use redrive_core::letters::envelope::Tier;
 use redrive_core::letters::fingerprint::Fingerprint;
-use redrive_core::policy::category::Code;
+use redrive_core::policy::category::FailureCode;
 use rusqlite::Row;
 use rusqlite::types::Value;
 
@@ -197,8 +197,8 @@ impl<'a> KindRow<'a, '_> {
             subscription: subscription.ok_or(SqlFault::unreadable("the name of a subscription"))?.clone(),
             event_type: self.event_type()?.to_owned(),
             category: category(text(self.0, 8)?)?,
-            code: Code::reported(text(self.0, 9)?),
-            failure_code: Code::reported(text(self.0, 10)?),
+            code: FailureCode::reported(text(self.0, 9)?),
+            failure_code: FailureCode::reported(text(self.0, 10)?),
             tier: tier(text(self.0, 11)?)?,
             fingerprint: self.fingerprint()?,
             name: self.0.get(12)?,

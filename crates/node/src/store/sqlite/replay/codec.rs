@@ -6,13 +6,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use redrive_core::book::model::Order;
+use redrive_core::book::model::DeliveryOrder;
 use redrive_core::book::pattern::EventPattern;
 use redrive_core::engine::QueueName;
 use redrive_core::ids::{ChannelName, DeliveryId, ServiceName};
 use redrive_core::letters::envelope::Tier;
 use redrive_core::letters::fingerprint::Fingerprint;
-use redrive_core::letters::replay::{Manner, Origin, Pace, ReplayId, ReplayState, Stop, Wave};
+use redrive_core::letters::replay::{
+    Manner, ReplayId, ReplayOrigin, ReplayPace, ReplayState, ReplayStop, ReplayWave,
+};
 use redrive_core::policy::category::Category;
 use redrive_core::text::Rate;
 use redrive_core::time::Timestamp;
@@ -32,7 +34,7 @@ const STATES: [ReplayState; 6] = [
     ReplayState::Done,
 ];
 /// By number in column `wave`.
-const WAVES: [Wave; 4] = [Wave::None, Wave::First, Wave::Second, Wave::Rest];
+const WAVES: [ReplayWave; 4] = [ReplayWave::None, ReplayWave::First, ReplayWave::Second, ReplayWave::Rest];
 
 pub(super) fn state(state: ReplayState) -> i64 {
     number_in(&STATES, &state)
@@ -42,11 +44,11 @@ pub(super) fn read_state(number: i64) -> SqlResult<ReplayState> {
     at_number(&STATES, number).ok_or(SqlFault::unreadable("the state of a replay"))
 }
 
-pub(super) fn wave(wave: Wave) -> i64 {
+pub(super) fn wave(wave: ReplayWave) -> i64 {
     number_in(&WAVES, &wave)
 }
 
-pub(super) fn read_wave(number: i64) -> SqlResult<Wave> {
+pub(super) fn read_wave(number: i64) -> SqlResult<ReplayWave> {
     at_number(&WAVES, number).ok_or(SqlFault::unreadable("the wave of a replay"))
 }
 
@@ -66,23 +68,23 @@ struct StoredPace {
     manner: Manner,
 }
 
-pub(super) fn pace(pace: &Pace) -> String {
-    let Pace { rate, concurrency, manner } = *pace;
+pub(super) fn pace(pace: &ReplayPace) -> String {
+    let ReplayPace { rate, concurrency, manner } = *pace;
     json(&StoredPace { rate: rate.map(Rate::as_per_second), concurrency, manner })
 }
 
-pub(super) fn read_pace(text: &str) -> SqlResult<Pace> {
+pub(super) fn read_pace(text: &str) -> SqlResult<ReplayPace> {
     let unreadable = || SqlFault::unreadable("the pace of a replay");
     let StoredPace { rate, concurrency, manner } = read(text).ok_or_else(unreadable)?;
     let rate = rate.map(|rate| Rate::per_second(rate).ok_or_else(unreadable)).transpose()?;
-    Ok(Pace { rate, concurrency, manner })
+    Ok(ReplayPace { rate, concurrency, manner })
 }
 
-pub(super) fn origin(origin: Origin) -> String {
+pub(super) fn origin(origin: ReplayOrigin) -> String {
     json(&origin)
 }
 
-pub(super) fn read_origin(text: &str) -> SqlResult<Origin> {
+pub(super) fn read_origin(text: &str) -> SqlResult<ReplayOrigin> {
     read(text).ok_or(SqlFault::unreadable("the origin of a replay"))
 }
 
@@ -91,7 +93,7 @@ struct StoredTarget {
     service: String,
     channel: Option<String>,
     #[serde(with = "StoredOrder")]
-    order: Order,
+    order: DeliveryOrder,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -123,17 +125,17 @@ struct StoredStop {
     delivery: String,
 }
 
-pub(super) fn stop(stop: &Stop) -> String {
-    let Stop { replay, fingerprint, delivery } = *stop;
+pub(super) fn stop(stop: &ReplayStop) -> String {
+    let ReplayStop { replay, fingerprint, delivery } = *stop;
     json(&StoredStop { replay, fingerprint, delivery: delivery.to_string() })
 }
 
-pub(super) fn read_stop(text: Option<&str>) -> SqlResult<Option<Stop>> {
+pub(super) fn read_stop(text: Option<&str>) -> SqlResult<Option<ReplayStop>> {
     let unreadable = || SqlFault::unreadable("the stop reason of a replay");
     let Some(text) = text else { return Ok(None) };
     let StoredStop { replay, fingerprint, delivery } = read(text).ok_or_else(unreadable)?;
     let delivery = DeliveryId::parse(&delivery).ok_or_else(unreadable)?;
-    Ok(Some(Stop { replay, fingerprint, delivery }))
+    Ok(Some(ReplayStop { replay, fingerprint, delivery }))
 }
 
 /// Times are in nanoseconds, without rounding.
@@ -229,24 +231,24 @@ mod tests {
     fn what_was_written_reads_back() {
         let delivery = DeliveryId::new(Seq::new(7), 0xfeed);
         let paces = [
-            Pace { rate: None, concurrency: 1, manner: Manner::Straight },
-            Pace { rate: Rate::per_second(0.1), concurrency: 1_000, manner: Manner::Canary },
+            ReplayPace { rate: None, concurrency: 1, manner: Manner::Straight },
+            ReplayPace { rate: Rate::per_second(0.1), concurrency: 1_000, manner: Manner::Canary },
         ];
         for written in paces {
             assert_eq!(read_pace(&pace(&written)).expect("a pace"), written);
         }
-        for written in [Origin::Operator, Origin::Automatic { times_max: 3 }] {
+        for written in [ReplayOrigin::Operator, ReplayOrigin::Automatic { times_max: 3 }] {
             assert_eq!(read_origin(&origin(written)).expect("an origin"), written);
         }
         let queue = QueueName {
             service: ServiceName::new("billing").expect("a name"),
             channel: Some(ChannelName::new("mail").expect("a name")),
         };
-        for order in [Order::None, Order::Session, Order::SessionStrict] {
+        for order in [DeliveryOrder::None, DeliveryOrder::Session, DeliveryOrder::SessionStrict] {
             let written = Redirect { queue: Arc::new(queue.clone()), order };
             assert_eq!(read_target(&target(&written)).expect("a target"), written);
         }
-        let written = Stop { replay: ReplayId(3), fingerprint: Fingerprint(u64::MAX), delivery };
+        let written = ReplayStop { replay: ReplayId(3), fingerprint: Fingerprint(u64::MAX), delivery };
         assert_eq!(read_stop(Some(&stop(&written))).expect("a reason"), Some(written));
         assert_eq!(read_stop(None).expect("no reason"), None);
     }

@@ -4,7 +4,7 @@
 //! behind another of its session is not examined until that one has a result, so a step costs only what it sends
 //! and skips.
 
-use redrive_core::engine::{Advance, Waiting};
+use redrive_core::engine::{Advance, PendingDelivery};
 use redrive_core::letters::replay::{ReplayJob, ReplayState};
 
 use super::codec;
@@ -75,7 +75,7 @@ impl BatchWriter<'_> {
             let Some((delivery, lane)) = next else { break };
             let before = self.ready.len();
             self.send_or_leave(stored, &mut step, (delivery, lane))?;
-            bytes += self.ready[before..].iter().map(Waiting::bytes).sum::<usize>();
+            bytes += self.ready[before..].iter().map(PendingDelivery::bytes).sum::<usize>();
         }
         let wave = codec::wave(advance.wave);
         let values = (replay, step.sent, step.left_alone, wave, nanos(self.now));

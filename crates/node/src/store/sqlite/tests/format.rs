@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::engine::{Advance, Load, Wanted};
+use redrive_core::engine::{Advance, LoadRequest, LoadScope};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{ContentType, EventId, EventSource, EventType};
 use redrive_core::ids::{IdPrefix, Seq};
-use redrive_core::letters::replay::{Manner, Origin, Pace, Wave};
+use redrive_core::letters::replay::{Manner, ReplayOrigin, ReplayPace, ReplayWave};
 use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 
@@ -106,8 +106,12 @@ fn deliveries_of_the_first_format_go_on() {
     assert_eq!(list(DeliveryStateName::Behind), ["third"]);
     assert_eq!(list(DeliveryStateName::Due), ["due"]);
     let queue = shown(&*reader, LetterFilter::default())[0].delivery.queue.clone();
-    let load =
-        Load { queue: queue.into(), wanted: Wanted::Ready { after: Seq::NONE }, rows_max: 9, bytes_max: 999 };
+    let load = LoadRequest {
+        queue: queue.into(),
+        wanted: LoadScope::Ready { after: Seq::NONE },
+        rows_max: 9,
+        bytes_max: 999,
+    };
     let rows = store.load(&load).expect("it loads").rows;
     assert_eq!((rows.len(), rows[0].damaged), (1, false));
 }
@@ -118,12 +122,12 @@ fn a_letter_of_the_first_format_can_be_replayed() {
     let mut store = opened(folder.path());
     let filter = LetterFilter { service: Some("svc".to_owned()), ..LetterFilter::default() };
     let selection = Selection { filter, letters: None, poison: Poison::Included, died_until: NOW };
-    let pace = Pace { rate: None, concurrency: 10, manner: Manner::Straight };
+    let pace = ReplayPace { rate: None, concurrency: 10, manner: Manner::Straight };
     let new = NewReplay {
         selection,
         what: "all of svc".to_owned(),
         pace,
-        origin: Origin::Operator,
+        origin: ReplayOrigin::Operator,
         to: None,
         note: None,
     };
@@ -132,7 +136,7 @@ fn a_letter_of_the_first_format_can_be_replayed() {
     store.write(&WriteBatch { commands, ..WriteBatch::default() }, NOW).expect("it is written");
     let view = answer.take().expect("it begins");
     assert_eq!(view.tally.total, 1);
-    let advance = Advance { replay: view.id, sent_before: 0, letters_max: 9, wave: Wave::Rest };
+    let advance = Advance { replay: view.id, sent_before: 0, letters_max: 9, wave: ReplayWave::Rest };
     let batch = WriteBatch { advances: vec![advance], ..WriteBatch::default() };
     let written = store.write(&batch, NOW + Duration::from_secs(1)).expect("it is written");
     assert_eq!(written.waiting.len(), 1);
@@ -173,7 +177,7 @@ fn the_second_format_goes_on_and_keeps_what_is_new() {
     let accepted = reader.events_after(Seq::NONE, 99, usize::MAX).expect("it answers");
     assert_eq!(accepted.len(), 11, "all but the one that was purged");
     let replay = reader.replays(None, 9).expect("it answers").remove(0);
-    let advance = Advance { replay: replay.id, sent_before: 2, letters_max: 9, wave: Wave::Rest };
+    let advance = Advance { replay: replay.id, sent_before: 2, letters_max: 9, wave: ReplayWave::Rest };
     let notes = vec![
         StateChange::Memo { name: "schedule:a".to_owned(), value: Some("1".to_owned()) },
         StateChange::Audit(Box::new(AuditEntry {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::engine::Waiting;
+use redrive_core::engine::PendingDelivery;
 use redrive_core::ids::{DeliveryId, Receipt, Seq};
-use redrive_core::store_model::{Lane, Row};
+use redrive_core::store_model::{Lane, ModelRow};
 use redrive_core::time::Timestamp;
 
 use super::letters::Choice;
@@ -22,7 +22,12 @@ use crate::store::{LetterClosure, derive};
 const NUMBER_SPAN: Duration = Duration::from_millis(1);
 
 impl World {
-    pub(super) fn command(&mut self, given: &CommandRequest, now: Timestamp, waiting: &mut Vec<Waiting>) {
+    pub(super) fn command(
+        &mut self,
+        given: &CommandRequest,
+        now: Timestamp,
+        waiting: &mut Vec<PendingDelivery>,
+    ) {
         self.actor = given.by.clone();
         match &given.command {
             LetterCommand::Replay(new, answer) => answer.set(self.begin_replay(new, now)),
@@ -66,7 +71,7 @@ impl World {
         letter: DeliveryId,
         note: Option<String>,
         now: Timestamp,
-        waiting: &mut Vec<Waiting>,
+        waiting: &mut Vec<PendingDelivery>,
     ) -> Result<u64, CommandRefusal> {
         self.free_letter(letter)?;
         let held = self.model.held_by(letter.seq()).map(|lane| (lane, self.model.behind(lane)));
@@ -84,7 +89,7 @@ impl World {
         &mut self,
         letter: DeliveryId,
         now: Timestamp,
-        waiting: &mut Vec<Waiting>,
+        waiting: &mut Vec<PendingDelivery>,
     ) -> Result<u64, CommandRefusal> {
         let seq = letter.seq();
         let row = self.model.row(seq).filter(|row| row.waiting.id == letter);
@@ -99,7 +104,12 @@ impl World {
     }
 
     /// Does all of it in one step.
-    fn purge(&mut self, purge: &PurgeCommand, now: Timestamp, waiting: &mut Vec<Waiting>) -> PurgeStep {
+    fn purge(
+        &mut self,
+        purge: &PurgeCommand,
+        now: Timestamp,
+        waiting: &mut Vec<PendingDelivery>,
+    ) -> PurgeStep {
         let PurgeCommand { selection, what, note, .. } = purge;
         let (mut deleted, mut claimed) = (0, 0);
         for number in self.numbers() {
@@ -122,7 +132,7 @@ impl World {
         &mut self,
         edit: &EditCommand,
         now: Timestamp,
-        waiting: &mut Vec<Waiting>,
+        waiting: &mut Vec<PendingDelivery>,
     ) -> Result<(Receipt, DeliveryId), CommandRefusal> {
         let EditCommand { letter, event, note } = edit;
         self.free_letter(*letter)?;
@@ -165,7 +175,7 @@ impl World {
 
     /// Whether it came before, or is one of our own that came back; what was purged is not known any more.
     fn is_known(&self, letter: &ImportedLetter) -> bool {
-        let is_there = |row: &Row<Extra>| row.extra.closed != Some(LetterClosure::Purged);
+        let is_there = |row: &ModelRow<Extra>| row.extra.closed != Some(LetterClosure::Purged);
         let own = DeliveryId::parse(&letter.key);
         let own = own.and_then(|id| self.model.row(id.seq()).filter(|row| row.waiting.id == id));
         let key = derive::import_key(&letter.queue.service, &letter.key);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use redrive_core::engine::{Fate, Next, QueueName, Settlement, Waiting};
+use redrive_core::engine::{NextState, PendingDelivery, QueueName, Settlement, SettlementResult};
 use redrive_core::event::idempotency;
 use redrive_core::ids::Seq;
 use redrive_core::store_model::{Lane, NewRow};
@@ -18,14 +18,14 @@ impl World {
     pub(super) fn settle(&mut self, settlement: &Settlement, now: Timestamp) -> SettleResult {
         let seq = settlement.delivery.seq();
         let settled = self.model.settle(settlement, now);
-        if settled.fate == Fate::Stale {
+        if settled.fate == SettlementResult::Stale {
             return SettleResult::Stale;
         }
-        if let Some(story) = &settlement.story {
+        if let Some(story) = &settlement.record {
             self.model.extra(seq).stories.push((**story).clone());
             self.books.entry(story.book).or_default().stories += 1;
         }
-        if settlement.next == Next::Delivered {
+        if settlement.next == NextState::Delivered {
             self.ending.push_back((now, seq));
         }
         self.count_kinds();
@@ -36,7 +36,7 @@ impl World {
         &mut self,
         submission: &Submission,
         now: Timestamp,
-        waiting: &mut Vec<Waiting>,
+        waiting: &mut Vec<PendingDelivery>,
     ) -> Result<Vec<AcceptedEvent>, SubmissionRefusal> {
         let Ok(admitted) = admit::admit(self, submission, self.model.last(), now);
         let mut taken = Vec::with_capacity(submission.events.len());
@@ -58,7 +58,7 @@ impl World {
         submitted: &SubmittedEvent,
         new: &NewEvent,
         now: Timestamp,
-        waiting: &mut Vec<Waiting>,
+        waiting: &mut Vec<PendingDelivery>,
     ) {
         let SubmittedEvent { event, routes } = submitted;
         let kept = Kept {
@@ -100,7 +100,7 @@ impl World {
         to: &Addressee,
         fit: BacklogFit,
         now: Timestamp,
-    ) -> Option<Waiting> {
+    ) -> Option<PendingDelivery> {
         let lane = derive::lane(self.seed, to, &self.events[&event].event).map(Lane);
         let is_crowded = lane.is_some_and(|lane| {
             self.model.holder(lane).is_some() && self.model.behind(lane) >= to.bound.per_session_max

@@ -10,7 +10,7 @@ use redrive_core::event::Event;
 use redrive_core::ids::Seq;
 use redrive_core::time::Timestamp;
 
-use redrive_core::store_model::{Replay, State};
+use redrive_core::store_model::{ModelReplay, RowState};
 
 use super::letters::span_of;
 use super::world::World;
@@ -62,7 +62,7 @@ impl World {
         let Some(kept) = self.events.get(&seq).filter(|kept| kept.whole).cloned() else { return false };
         let over = |place: Seq| {
             let row = self.row(place);
-            let has_ended = matches!(row.state, State::Delivered | State::Closed);
+            let has_ended = matches!(row.state, RowState::Delivered | RowState::Closed);
             has_ended && row.waiting.written_at + keep.delivered <= now
         };
         if !kept.deliveries().all(over) {
@@ -165,7 +165,7 @@ impl World {
 
     /// Forgets the letters of replays that are long over, the oldest replays and the oldest acts on record.
     fn forget_replays(&mut self, now: Timestamp) {
-        let is_over = |replay: &Replay| !replay.job.state.is_open() && replay.job.tally.in_flight() == 0;
+        let is_over = |replay: &ModelReplay| !replay.job.state.is_open() && replay.job.tally.in_flight() == 0;
         let replays = self.model.replays_mut();
         for replay in replays.values_mut() {
             if is_over(replay) && replay.changed_at + LETTERS_OF_REPLAYS_KEPT <= now {

@@ -12,7 +12,7 @@ use redrive_core::event::attribute::SessionKey;
 use redrive_core::letters::envelope::Tier;
 use redrive_core::letters::fingerprint::Fingerprint;
 use redrive_core::letters::replay::ReplayId;
-use redrive_core::store_model::{Holder, Lane, State};
+use redrive_core::store_model::{Holder, Lane, RowState};
 use redrive_core::time::Timestamp;
 
 use super::letters::{Choice, Kind, KindKey, span_of};
@@ -69,7 +69,7 @@ impl World {
     fn letter_view(&self, number: LetterNumber, stories: Stories) -> LetterView {
         let letter = self.letter_of(number);
         let row = self.row(letter.delivery);
-        let State::Dead(death) = &row.state else { unreachable!("a letter's delivery is dead") };
+        let RowState::Dead(death) = &row.state else { unreachable!("a letter's delivery is dead") };
         let event = &self.events[&row.extra.event].event;
         let holds = row.lane.filter(|_| row.state.holds());
         let imported = self.imported.iter().find(|(_, seq)| **seq == letter.delivery);

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use redrive_core::engine::{Load, Waiting, Wanted};
+use redrive_core::engine::{LoadRequest, LoadScope, PendingDelivery};
 use redrive_core::ids::Seq;
-use redrive_core::store_model::{Lane, State};
+use redrive_core::store_model::{Lane, RowState};
 use redrive_core::time::Timestamp;
 
 use super::world::World;
@@ -17,7 +17,7 @@ use crate::store::letter::{
 #[expect(clippy::large_enum_variant, reason = "one lives at a time, on the stack")]
 enum Taken {
     /// It is gone from the queue, and this one of its session is next.
-    Gone(Option<Waiting>),
+    Gone(Option<PendingDelivery>),
     Unwanted,
     Busy,
     /// A row takes it.
@@ -30,7 +30,7 @@ impl World {
         &mut self,
         order: &ReassignCommand,
         now: Timestamp,
-        waiting: &mut Vec<Waiting>,
+        waiting: &mut Vec<PendingDelivery>,
     ) -> ReassignStep {
         let heads = self.heads(order);
         let mut whole = if heads.len() < order.rows_max { ScanCoverage::Yes } else { ScanCoverage::No };
@@ -44,8 +44,8 @@ impl World {
                 match self.reassign_one(seq, order, now, waiting) {
                     Taken::Gone(next) => {
                         done += 1;
-                        bytes += waiting[before..].iter().map(Waiting::bytes).sum::<usize>();
-                        bytes += next.as_ref().map_or(0, Waiting::bytes);
+                        bytes += waiting[before..].iter().map(PendingDelivery::bytes).sum::<usize>();
+                        bytes += next.as_ref().map_or(0, PendingDelivery::bytes);
                         let is_full = done >= order.rows_max as u64 || bytes >= STEP_BYTES_MAX;
                         match next {
                             Some(next) if !is_full => (seq, may_start) = (next.id.seq(), Some(next)),
@@ -81,10 +81,15 @@ impl World {
     }
 
     /// The engine has not heard yet that it is the first of its session; without a rule it need not.
-    fn announce_head(&mut self, first: Option<Waiting>, order: &ReassignCommand, waiting: &mut Vec<Waiting>) {
+    fn announce_head(
+        &mut self,
+        first: Option<PendingDelivery>,
+        order: &ReassignCommand,
+        waiting: &mut Vec<PendingDelivery>,
+    ) {
         let Some(row) = first else { return };
         if order.scope.parks(&row) {
-            self.model.put(row.id.seq(), State::Due(Timestamp::NEVER));
+            self.model.put(row.id.seq(), RowState::Due(Timestamp::NEVER));
         } else {
             waiting.push(row);
         }
@@ -94,11 +99,12 @@ impl World {
         let ReassignCommand { queue, rows_max, .. } = order;
         let after = order.from();
         let wanted = match after {
-            Some(ReassignCursor { due_at: Some(_), .. }) => Wanted::Due { until: Timestamp::NEVER },
-            Some(ReassignCursor { due_at: None, seq }) => Wanted::Ready { after: seq },
-            None => Wanted::Ready { after: Seq::NONE },
+            Some(ReassignCursor { due_at: Some(_), .. }) => LoadScope::Due { until: Timestamp::NEVER },
+            Some(ReassignCursor { due_at: None, seq }) => LoadScope::Ready { after: seq },
+            None => LoadScope::Ready { after: Seq::NONE },
         };
-        let load = Load { queue: Arc::clone(queue), wanted, rows_max: u32::MAX, bytes_max: usize::MAX };
+        let load =
+            LoadRequest { queue: Arc::clone(queue), wanted, rows_max: u32::MAX, bytes_max: usize::MAX };
         let heads = self.model.load(&load).rows.into_iter();
         let heads = heads.map(|row| ReassignCursor { due_at: row.due_at, seq: row.id.seq() });
         heads.filter(|head| Some(*head) > after).take(*rows_max).collect()
@@ -109,7 +115,7 @@ impl World {
         seq: Seq,
         order: &ReassignCommand,
         now: Timestamp,
-        waiting: &mut Vec<Waiting>,
+        waiting: &mut Vec<PendingDelivery>,
     ) -> Taken {
         let row = self.row(seq);
         let replay = row.waiting.replaying.and_then(|sent| self.model.replays().get(&sent.replay));

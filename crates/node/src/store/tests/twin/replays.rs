@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use redrive_core::engine::{Advance, Waiting};
+use redrive_core::engine::{Advance, PendingDelivery};
 use redrive_core::ids::Seq;
 use redrive_core::letters::replay::{Listing, ReplayId, ReplayJob};
 use redrive_core::store_model::Lane;
@@ -126,7 +126,7 @@ impl World {
         &mut self,
         advance: &Advance,
         now: Timestamp,
-        waiting: &mut Vec<Waiting>,
+        waiting: &mut Vec<PendingDelivery>,
     ) -> Option<(ReplayJob, u32)> {
         let sent = self.model.advance(advance, now, waiting);
         self.count_kinds();

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use redrive_core::engine::story::Story;
-use redrive_core::engine::{QueueName, Waiting};
+use redrive_core::engine::attempt_record::AttemptRecord;
+use redrive_core::engine::{PendingDelivery, QueueName};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{EventId, EventSource};
-use redrive_core::event::copies::Remembered;
+use redrive_core::event::copy_rule::RememberedKeys;
 use redrive_core::ids::{DependencyName, Seq, ServiceName};
 use redrive_core::letters::replay::ReplayId;
-use redrive_core::store_model::{Model, Row, State};
+use redrive_core::store_model::{Model, ModelRow, RowState};
 use redrive_core::time::Timestamp;
 
 use super::access_store::Door;
@@ -62,7 +62,7 @@ pub(super) struct World {
 pub(super) struct Extra {
     pub(super) event: Seq,
     pub(super) subscription: Arc<str>,
-    pub(super) stories: Vec<Story>,
+    pub(super) stories: Vec<AttemptRecord>,
     /// The event that took its place if it is superseded, else the event whose letter it took the place of.
     pub(super) linked: Option<Seq>,
     /// How it was done with, if it was.
@@ -107,7 +107,7 @@ impl Kept {
             content: self.content,
             deliveries: self.delivery_count,
             accepted_at: self.received_at,
-            remembered: Remembered { last_at: self.received_at, kept: self.whole },
+            remembered: RememberedKeys { last_at: self.received_at, kept: self.whole },
         }
     }
 
@@ -135,13 +135,13 @@ impl AdmissionLedger for World {
             return Ok(None);
         }
         // The key may be all that is left of it.
-        let remembered = Remembered { last_at: now, kept: false };
+        let remembered = RememberedKeys { last_at: now, kept: false };
         let gone = EarlierEvent { seq, content: 0, deliveries: 1, accepted_at: now, remembered };
         Ok(Some(found.unwrap_or(gone)))
     }
 
     fn waiting(&self, service: &ServiceName) -> Backlog {
-        let is_open = |row: &&Row<Extra>| row.state.is_open() && row.waiting.queue.service == *service;
+        let is_open = |row: &&ModelRow<Extra>| row.state.is_open() && row.waiting.queue.service == *service;
         let mut backlog = Backlog::default();
         for row in self.model.rows().filter(is_open) {
             backlog.deliveries += 1;
@@ -178,24 +178,24 @@ impl World {
     }
 
     /// The delivery at that place, which is there.
-    pub(super) fn row(&self, seq: Seq) -> &Row<Extra> {
+    pub(super) fn row(&self, seq: Seq) -> &ModelRow<Extra> {
         self.model.row(seq).expect("only a delivery that is there is asked for")
     }
 
     /// What it is, as a reader sees it.
-    pub(super) fn state(&self, row: &Row<Extra>) -> DeliveryState {
+    pub(super) fn state(&self, row: &ModelRow<Extra>) -> DeliveryState {
         let written_at = row.waiting.written_at;
         match &row.state {
-            State::Ready => DeliveryState::Ready,
-            State::Due(at) => DeliveryState::Due { at: *at },
-            State::Behind => DeliveryState::Behind,
-            State::Delivered => DeliveryState::Delivered { at: written_at },
-            State::Dead(death) => {
+            RowState::Ready => DeliveryState::Ready,
+            RowState::Due(at) => DeliveryState::Due { at: *at },
+            RowState::Behind => DeliveryState::Behind,
+            RowState::Delivered => DeliveryState::Delivered { at: written_at },
+            RowState::Dead(death) => {
                 let letter = row.letter.and_then(|number| self.model.letter(number));
                 let at = letter.expect("a dead delivery has a letter").died_at;
                 DeliveryState::Dead { at, death: death.clone() }
             }
-            State::Closed => {
+            RowState::Closed => {
                 let how = row.extra.closed.clone().expect("it is known how it was closed");
                 DeliveryState::Closed { at: written_at, how }
             }
@@ -266,7 +266,7 @@ impl World {
         written
     }
 
-    fn note(&mut self, note: &StateChange, now: Timestamp, waiting: &mut Vec<Waiting>) {
+    fn note(&mut self, note: &StateChange, now: Timestamp, waiting: &mut Vec<PendingDelivery>) {
         match note {
             StateChange::Pause(service) => {
                 self.model.paused.entry(service.clone()).or_insert(now);
@@ -299,7 +299,13 @@ impl World {
         }
     }
 
-    fn route(&mut self, event: Seq, routes: &[Addressee], now: Timestamp, waiting: &mut Vec<Waiting>) {
+    fn route(
+        &mut self,
+        event: Seq,
+        routes: &[Addressee],
+        now: Timestamp,
+        waiting: &mut Vec<PendingDelivery>,
+    ) {
         let Some(kept) = self.events.get(&event).filter(|kept| kept.is_unrouted()) else { return };
         let whole = Arc::clone(&kept.event);
         let Ok(Some(RoutePlan { to, keys })) = admit::route(self, routes, &whole, now) else { return };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redrive_core::policy::answer::Headers;
+use redrive_core::policy::answer::AnswerHeaders;
 use socket2::{Domain, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -12,7 +12,7 @@ use super::*;
 /// Short, for servers that hang.
 const HASTY: &str = "{ connect: 300ms, headers: 300ms, whole: 20s }";
 
-async fn check(timeout: &str, form: Form, cases: Vec<(&str, Vec<Act>, &str)>) {
+async fn check(timeout: &str, form: HttpFormat, cases: Vec<(&str, Vec<Act>, &str)>) {
     for (name, script, expected) in cases {
         let server = Server::start(script).await;
         let ending = target(&server.url(), form).call(call(timeout, vec![order(7, "e-1")])).await;
@@ -41,7 +41,7 @@ async fn answers_are_told_as_they_are() {
         ("no text",                   vec![send("HTTP/1.1 400 Bad Request\r\ncontent-length: 3\r\n\r\n"), Act::Send(b"a\xff\0".to_vec())], "400 \"a\u{fffd}\u{fffd}\", 400 Bad Request: a\u{fffd}\u{fffd}"),
         ("an upgrade nobody wants",   vec![send("HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n")], r#"101 "", 101 Switching Protocols"#),
     ];
-    check(PATIENT, Form::Binary, cases).await;
+    check(PATIENT, HttpFormat::Binary, cases).await;
 }
 
 #[tokio::test]
@@ -61,7 +61,7 @@ async fn what_is_no_answer_is_told_apart() {
         ("a header without end",  vec![send(&long)],                                 "Transport(Protocol), response of 127.0.0.1:PORT is not HTTP: message head is too large"),
         ("headers without end",   vec![send("HTTP/1.1 200 OK\r\n"), Act::Repeat(b"x-flood: 1\r\n".to_vec())], "Transport(Protocol), response of 127.0.0.1:PORT is not HTTP: message head is too large"),
     ];
-    check(PATIENT, Form::Binary, cases).await;
+    check(PATIENT, HttpFormat::Binary, cases).await;
 }
 
 #[tokio::test]
@@ -76,18 +76,18 @@ async fn a_target_that_hangs_meets_the_limit_of_that_part() {
         ("no answer",              vec![Act::Hang],                   "Transport(Timeout(Headers)), no answer from 127.0.0.1:PORT within 300ms"),
         ("half a head",            vec![send(slow_head), Act::Hang],  "Transport(Timeout(Headers)), no answer from 127.0.0.1:PORT within 300ms"),
     ];
-    check(HASTY, Form::Binary, cases).await;
+    check(HASTY, HttpFormat::Binary, cases).await;
     #[rustfmt::skip]
     let cases = vec![
         ("the whole comes first",  vec![Act::Hang],                   "Transport(Timeout(Whole)), no answer from 127.0.0.1:PORT within 200ms"),
     ];
-    check("{ headers: 20s, whole: 200ms }", Form::Binary, cases).await;
+    check("{ headers: 20s, whole: 200ms }", HttpFormat::Binary, cases).await;
     #[rustfmt::skip]
     let cases = vec![
         ("yes, and half a body",   vec![send(yes), Act::Hang],        r#"200 "hal", 200 OK"#),
         ("no, and half a body",    vec![send(no), Act::Hang],         r#"500 "hal", 500 Internal Server Error: hal"#),
     ];
-    check("{ headers: 20s, whole: 900ms }", Form::Binary, cases).await;
+    check("{ headers: 20s, whole: 900ms }", HttpFormat::Binary, cases).await;
 }
 
 #[tokio::test]
@@ -104,7 +104,7 @@ async fn half_a_body_takes_nothing_back() {
         ("yes, then nonsense",     vec![send(chunks)],            r#"200 "no", 200 OK"#),
         ("no, then hangs up",      vec![send(no), Act::Close],    r#"500 "hal", 500 Internal Server Error: hal"#),
     ];
-    check(PATIENT, Form::Binary, cases).await;
+    check(PATIENT, HttpFormat::Binary, cases).await;
 }
 
 #[tokio::test]
@@ -118,7 +118,7 @@ async fn a_body_is_read_so_far_and_no_further() {
         ("100 MB", vec![large, Act::Repeat(vec![b'x'; 65_536])], "200 with 16384 bytes, 200 OK"),
         ("without end", vec![endless, Act::Repeat(chunk)], no.as_str()),
     ];
-    check(PATIENT, Form::Binary, cases).await;
+    check(PATIENT, HttpFormat::Binary, cases).await;
 }
 
 #[tokio::test]
@@ -126,14 +126,14 @@ async fn nobody_listens() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let port = listener.local_addr().expect("it is bound").port();
     drop(listener);
-    let ending = post(&target(&format!("http://127.0.0.1:{port}/"), Form::Binary)).await;
+    let ending = post(&target(&format!("http://127.0.0.1:{port}/"), HttpFormat::Binary)).await;
     assert_eq!(told(&ending, port), "Transport(Refused), 127.0.0.1:PORT refused the connection");
 }
 
 #[tokio::test]
 async fn a_name_that_nobody_has() {
     // Names that end so belong to nobody, ever (RFC 6761).
-    let ending = post(&target("http://redrive.invalid:80/", Form::Binary)).await;
+    let ending = post(&target("http://redrive.invalid:80/", HttpFormat::Binary)).await;
     let told = told(&ending, 0);
     assert!(told.starts_with("Transport(Dns), DNS lookup of redrive.invalid failed: "), "{told}");
 }
@@ -153,7 +153,7 @@ async fn a_host_that_stays_silent_meets_the_limit_on_connecting() {
         queue.push(connection.expect("loopback connects"));
         assert!(queue.len() < 1_000, "a queue has an end");
     }
-    let target = target(&format!("http://{address}/"), Form::Binary);
+    let target = target(&format!("http://{address}/"), HttpFormat::Binary);
     let ending = target.call(call(HASTY, vec![order(7, "e-1")])).await;
     let expected = "Transport(Timeout(Connect)), no connection to 127.0.0.1:PORT within 300ms";
     assert_eq!(told(&ending, address.port()), expected);
@@ -168,8 +168,10 @@ async fn rules_may_look_at_every_header() {
         "HTTP/1.1 403 Forbidden\r\nX-RateLimit-Remaining: 0\r\nx-odd: \u{e9}\r\ncontent-length: 0\r\n\r\n",
     )])
     .await;
-    let Ending::Reply(reply) = post(&target(&server.url(), Form::Binary)).await else { panic!("one answer") };
-    let Seen::Http { headers, .. } = reply.seen else { panic!("an answer") };
+    let Ending::Reply(reply) = post(&target(&server.url(), HttpFormat::Binary)).await else {
+        panic!("one answer")
+    };
+    let ReplyKind::Http { headers, .. } = reply.seen else { panic!("an answer") };
     assert_eq!(headers.get("x-ratelimit-remaining"), Some("0"));
     assert_eq!(headers.get("X-Odd"), Some("\u{e9}"));
 }
@@ -177,7 +179,7 @@ async fn rules_may_look_at_every_header() {
 #[tokio::test]
 async fn a_call_that_is_dropped_ends() {
     let server = Server::start(vec![Act::Hang]).await;
-    let target = target(&server.url(), Form::Binary);
+    let target = target(&server.url(), HttpFormat::Binary);
     let asked = || server.log(|log| log.requests.len()) == 1;
     tokio::select! {
         ending = post(&target) => panic!("nobody answered, and yet {ending:?}"),
@@ -190,7 +192,9 @@ async fn a_call_that_is_dropped_ends() {
 async fn what_a_target_cannot_take_is_our_own_fault() {
     let server = Server::start(vec![answer("200 OK", "")]).await;
     let two = || vec![order(7, "e-1"), order(8, "e-2")];
-    for (form, deliveries) in [(Form::Binary, two()), (Form::Structured, two()), (Form::Batch, Vec::new())] {
+    for (form, deliveries) in
+        [(HttpFormat::Binary, two()), (HttpFormat::Structured, two()), (HttpFormat::Batch, Vec::new())]
+    {
         let ending = target(&server.url(), form).call(call(PATIENT, deliveries)).await;
         assert!(told(&ending, 0).starts_with("Internal, "), "{form:?}");
     }
@@ -232,12 +236,12 @@ async fn a_batch_is_delivered_failed_or_both() {
     for (name, script, expected) in cases {
         let server = Server::start(script).await;
         let deliveries = vec![order(7, "e-1"), order(8, "e-2"), order(9, "e-3")];
-        let ending = target(&server.url(), Form::Batch).call(call(PATIENT, deliveries)).await;
+        let ending = target(&server.url(), HttpFormat::Batch).call(call(PATIENT, deliveries)).await;
         assert_eq!(told(&ending, server.port()), expected, "{name}");
     }
     let server = Server::start(vec![send("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{"), Act::Hang]).await;
     let limits = "{ headers: 20s, whole: 900ms }";
-    let ending = target(&server.url(), Form::Batch).call(call(limits, vec![order(7, "e-1")])).await;
+    let ending = target(&server.url(), HttpFormat::Batch).call(call(limits, vec![order(7, "e-1")])).await;
     let expected = "Transport(Timeout(Whole)), response of 127.0.0.1:PORT not complete within 900ms";
     assert_eq!(told(&ending, server.port()), expected);
 }

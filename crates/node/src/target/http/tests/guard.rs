@@ -10,7 +10,7 @@ const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// A target at that name, which resolves by that list.
 fn named(name: &str, port: u16, network: Network, pool: &Arc<Pool>) -> HttpTarget {
-    let options = HttpOptions { network, ..options(Form::Binary, None, 64) };
+    let options = HttpOptions { network, ..options(HttpFormat::Binary, None, 64) };
     let address = format!("http://{name}:{port}/hooks?key=hunter2");
     HttpTarget::new(&address, options, Arc::clone(pool)).expect("an address")
 }

@@ -54,7 +54,7 @@ async fn start(config: Arc<ServerConfig>) -> (u16, Arc<Mutex<Log>>) {
 
 async fn post_trusting(roots: Vec<CertificateDer<'static>>, url: &str) -> Ending {
     let pool = Arc::new(Pool::new(Roots::Only(roots)));
-    post(&target_of(url, Form::Binary, &pool)).await
+    post(&target_of(url, HttpFormat::Binary, &pool)).await
 }
 
 #[tokio::test]
@@ -62,7 +62,7 @@ async fn a_certificate_that_is_trusted_is_enough() {
     let identity = identity("127.0.0.1", |_| {});
     let (port, log) = start(identity.config).await;
     let pool = Arc::new(Pool::new(Roots::Only(vec![identity.certificate])));
-    let target = target_of(&format!("https://127.0.0.1:{port}/hooks"), Form::Binary, &pool);
+    let target = target_of(&format!("https://127.0.0.1:{port}/hooks"), HttpFormat::Binary, &pool);
     for _ in 0..3 {
         assert_eq!(told(&post(&target).await, port), r#"200 "in private", 200 OK"#);
     }
@@ -105,7 +105,7 @@ async fn what_speaks_no_tls_is_told_apart() {
     let silent = Server::start(vec![Act::Hang]).await;
     let url = |server: &Server| format!("https://127.0.0.1:{}/", server.port());
     let hasty = call("{ connect: 20s, tls: 300ms, whole: 40s }", vec![order(7, "e-1")]);
-    let ending = target(&url(&silent), Form::Binary).call(hasty).await;
+    let ending = target(&url(&silent), HttpFormat::Binary).call(hasty).await;
     let expected = "Transport(Timeout(Tls)), no TLS handshake with 127.0.0.1:PORT within 300ms";
     assert_eq!(told(&ending, silent.port()), expected);
 
@@ -128,6 +128,6 @@ async fn what_speaks_no_tls_is_told_apart() {
     speaks.await.expect("it got both calls");
 
     let plain = Server::start(vec![send("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")]).await;
-    let ending = post(&target(&plain.url(), Form::Binary)).await;
+    let ending = post(&target(&plain.url(), HttpFormat::Binary)).await;
     assert_eq!(told(&ending, plain.port()), r#"200 "", 200 OK"#, "plain HTTP needs no certificate");
 }
