@@ -7,19 +7,19 @@ use redrive_core::book::connectors::built_in;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use redrive_core::book::problem::{Problem, Severity};
+use redrive_core::book::problem::{Problem, ProblemSeverity};
 use redrive_core::book::{BUILTIN_BOOK, RuleBook, read};
 use redrive_core::event::attribute::{ContentType, EventId, ExtensionText, ExtensionValue};
-use redrive_core::event::easy::{Easy, parse_easy};
 use redrive_core::event::refusal::InvalidEvent;
+use redrive_core::event::simple::{SimpleEvent, parse_simple};
 use redrive_core::event::{Event, Incoming, Parsed, parse};
 use redrive_core::ids::{ChannelName, ServiceName};
 use redrive_core::limits;
 use redrive_lab::dapr::{Matching, export};
-use redrive_lab::lint::{Checked, check};
+use redrive_lab::lint::{CheckReport, check};
 use redrive_lab::report::{explain, markdown, matrix};
-use redrive_lab::scenario::{self, Flow};
-use redrive_lab::simulate::{Go, Plan, run};
+use redrive_lab::scenario::{self, ArrivalPattern};
+use redrive_lab::simulate::{Go, SimulationPlan, run};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -80,7 +80,7 @@ pub fn easy_event(bytes: &[u8]) -> Came {
     let (headers, body) = request(rest);
     let idempotency_key = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("idempotency-key"));
     let idempotency_key = idempotency_key.and_then(|(_, value)| std::str::from_utf8(value).ok());
-    let parsed = parse_easy(Easy {
+    let parsed = parse_simple(SimpleEvent {
         event_type,
         partition_key,
         idempotency_key,
@@ -100,10 +100,10 @@ pub fn easy_event(bytes: &[u8]) -> Came {
 
 /// Bytes as a rule book.
 pub fn rule_book(bytes: &[u8]) -> Came {
-    let Checked { book, problems, .. } = check(bytes, built_in());
+    let CheckReport { book, problems, .. } = check(bytes, built_in());
     holds_for_problems(&problems, bytes);
     let Some(book) = book else {
-        let is_error = problems.iter().any(|problem| problem.severity == Severity::Error);
+        let is_error = problems.iter().any(|problem| problem.severity == ProblemSeverity::Error);
         assert!(is_error, "a book that is refused has an error");
         return Came::Refused;
     };
@@ -117,11 +117,11 @@ pub fn rule_book(bytes: &[u8]) -> Came {
 
 /// Bytes as a scenario.
 pub fn scenario(bytes: &[u8]) -> Came {
-    let scenario::Reading { scenario, problems } = scenario::read_bytes(bytes);
+    let scenario::ScenarioReading { scenario, problems } = scenario::read_bytes(bytes);
     let problems = problems.into_sorted();
     holds_for_problems(&problems, bytes);
     let Some(scenario) = scenario else {
-        let is_error = problems.iter().any(|problem| problem.severity == Severity::Error);
+        let is_error = problems.iter().any(|problem| problem.severity == ProblemSeverity::Error);
         assert!(is_error, "a scenario that is refused has an error");
         return Came::Refused;
     };
@@ -129,13 +129,13 @@ pub fn scenario(bytes: &[u8]) -> Came {
     holds_for_problems(&scenario.misfits(&book).into_sorted(), bytes);
     // A burst comes at one moment, in which nobody can stop it.
     let bursts = scenario.arrivals.iter().map(|arrival| match arrival.flow {
-        Flow::Bursts { size, .. } => size,
-        Flow::Steady { .. } | Flow::Wave { .. } | Flow::Trace { .. } => 1,
+        ArrivalPattern::Bursts { size, .. } => size,
+        ArrivalPattern::Steady { .. } | ArrivalPattern::Wave { .. } | ArrivalPattern::Trace { .. } => 1,
     });
     if bursts.max().unwrap_or(0) > BURST_PLAYED_MAX {
         return Came::Taken;
     }
-    let plan = Plan { scenario: &scenario, book, seed: 1 };
+    let plan = SimulationPlan { scenario: &scenario, book, seed: 1 };
     if let Ok(report) = run(&plan, &mut |_| Go::Stop) {
         let ended = report.delivered + report.dead + report.waiting;
         assert_eq!(report.deliveries, ended, "nothing is lost");

@@ -30,8 +30,15 @@ pub(super) fn text(report: &Report) -> String {
         );
     }
     text.push('\n');
-    let mut table =
-        Table::new(&[CellAlign::Left, CellAlign::Left, CellAlign::Right, CellAlign::Left, CellAlign::Right, CellAlign::Left, CellAlign::Left]);
+    let mut table = Table::new(&[
+        CellAlign::Left,
+        CellAlign::Left,
+        CellAlign::Right,
+        CellAlign::Left,
+        CellAlign::Right,
+        CellAlign::Left,
+        CellAlign::Left,
+    ]);
     table.head(&["scenario", "what", "measured", "beside", "ratio", "budget", "verdict"]);
     let mut last = "";
     for row in rows {

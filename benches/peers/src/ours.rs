@@ -7,12 +7,12 @@ use std::hint::black_box;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-use redrive_core::policy::answer::{Answer, What};
+use redrive_core::policy::answer::{TargetAnswer, AnswerKind};
 use redrive_core::book::{self, connectors};
-use redrive_core::policy::breaker::{Admission, Breaker, Count, RawBreaker, Trip};
+use redrive_core::policy::breaker::{Admission, Breaker, CountingUnit, RawBreaker, Trip};
 use redrive_core::policy::category::Category;
 use redrive_core::policy::classify::{Outcome, classify};
-use redrive_core::policy::decide::{Ended, History, Moment, Verdict, decide};
+use redrive_core::policy::decide::{AttemptResult, History, Moment, Verdict, decide};
 use redrive_core::ids::{Attempt, DeliveryId, Seed};
 use redrive_core::policy::rule::Rule;
 use redrive_core::time::Timestamp;
@@ -91,7 +91,7 @@ impl Guard {
             probes: 1,
             close_after: None,
             reset: None,
-            count: Count::Attempt,
+            count: CountingUnit::Attempt,
         };
         let breaker = rule.breaker.as_mut().expect("the rule names one");
         breaker.settings = raw.try_into().expect("sound settings");
@@ -106,7 +106,7 @@ impl Guard {
             return Err(Unavailable);
         };
         let result = call::succeed(input);
-        let ended = Ended::Outcome(Outcome::Delivered { matched: None });
+        let ended = AttemptResult::Outcome(Outcome::Delivered { matched: None });
         let decision = decide(&self.rule, &History::new(), &ended, &self.moment(input, now));
         self.breaker.settle(permit, decision.observation, breaker, now);
         result
@@ -118,11 +118,11 @@ impl Guard {
         let breaker = &self.rule.breaker.as_ref().expect("the rule has one").settings;
         let Admission::Allowed(permit) = self.breaker.admit(breaker, LEASE, now) else { return None };
         call::fail(input).err()?;
-        let what = What::Http { status: 503, headers: &(), body: "" };
-        let answer = Answer { what, message: "", retry_after: None };
+        let what = AnswerKind::Http { status: 503, headers: &(), body: "" };
+        let answer = TargetAnswer { what, message: "", retry_after: None };
         let outcome = classify(&answer, &self.rule.classify, Category::Transient);
         let moment = self.moment(input, now);
-        let decision = decide(&self.rule, &History::new(), &Ended::Outcome(outcome), &moment);
+        let decision = decide(&self.rule, &History::new(), &AttemptResult::Outcome(outcome), &moment);
         self.breaker.settle(permit, decision.observation, breaker, now);
         match decision.verdict {
             Verdict::Retry { due_at } => Some(due_at.since(now)),

@@ -9,7 +9,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use redrive::core::policy::answer::{Answer, What};
+use redrive::core::policy::answer::{TargetAnswer, AnswerKind};
 use redrive::{Book, Classify, Guard};
 use tower::{Service, service_fn};
 
@@ -31,9 +31,9 @@ breakers: { share: { trip: { failure_rate: 50%, of_at_least: 20, within: 1m }, o
 ";
 
 impl Classify for Unavailable {
-    fn answer(&self) -> Answer<'_> {
-        let what = What::Http { status: 503, headers: &(), body: "" };
-        Answer { what, message: "", retry_after: None }
+    fn answer(&self) -> TargetAnswer<'_> {
+        let what = AnswerKind::Http { status: 503, headers: &(), body: "" };
+        TargetAnswer { what, message: "", retry_after: None }
     }
 }
 

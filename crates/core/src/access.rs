@@ -1,46 +1,41 @@
-//! Who may do what: roles, what each may do, and what a caller is bound to.
+//! Access control: roles, permissions and scopes.
 //!
-//! A role says which kinds of acts its owner may do, a scope on what. The two are asked one after the other,
-//! and both must say yes.
+//! A role decides which permissions a caller has, a scope on which sources and services; both must allow a
+//! request.
 //!
 //! Invariants:
-//! - whatever is not allowed is refused; a role that nobody knows may do nothing;
-//! - a scope binds: nobody who has one can do something to what it does not name, directly or on the way.
+//! - what is not allowed is refused; an unknown role has no permissions;
+//! - a caller with a scope cannot affect anything outside it, directly or indirectly.
 
 use serde::{Deserialize, Serialize};
 
-/// What somebody is trusted with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// Sends events, and sees nothing.
+    /// Sends events only.
     Ingest,
-    /// Looks, and changes nothing.
     Viewer,
-    /// Looks, sends events, and deals with services, dead letters and replays.
+    /// Views data, sends events, and manages services, dead letters and replays.
     Operator,
-    /// May do everything, keys included.
+    /// Everything, including keys.
     Admin,
 }
 
-/// A kind of act: what one has to be allowed for it.
+/// What an API call requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Permission {
-    /// Send events.
     Send,
-    /// Look at events, deliveries, dead letters, and how the server is.
+    /// View events, deliveries, dead letters and the server's state.
     Read,
-    /// Pause and resume services, trip and reset breakers, and deal with dead letters and replays.
+    /// Pause and resume services, trip and reset breakers, manage dead letters and replays.
     Operate,
-    /// Make and revoke keys, and copy the store.
+    /// Create and revoke keys, and back up the store.
     Administer,
 }
 
 impl Permission {
-    /// All of them.
     pub const ALL: [Self; 4] = [Self::Send, Self::Read, Self::Operate, Self::Administer];
 
-    /// Its name.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -51,18 +46,17 @@ impl Permission {
         }
     }
 
-    /// What is done, in words.
     #[must_use]
     pub const fn as_words(self) -> &'static str {
         match self {
             Self::Send => "send events",
-            Self::Read => "look at what there is",
-            Self::Operate => "deal with services, dead letters and replays",
-            Self::Administer => "deal with keys and copies of the store",
+            Self::Read => "view data",
+            Self::Operate => "manage services, dead letters and replays",
+            Self::Administer => "manage keys and backups",
         }
     }
 
-    /// The roles that may do it, the least of them first.
+    /// Least privileged first.
     #[must_use]
     pub fn roles(self) -> Vec<Role> {
         Role::ALL.into_iter().filter(|role| role.may(self)).collect()
@@ -70,10 +64,8 @@ impl Permission {
 }
 
 impl Role {
-    /// All of them.
     pub const ALL: [Self; 4] = [Self::Ingest, Self::Viewer, Self::Operator, Self::Admin];
 
-    /// Its name.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -84,13 +76,11 @@ impl Role {
         }
     }
 
-    /// The role of that name.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.as_str() == word)
     }
 
-    /// Whether it may do such an act.
     #[must_use]
     pub const fn may(self, act: Permission) -> bool {
         match (self, act) {
@@ -103,54 +93,50 @@ impl Role {
     }
 }
 
-/// What a caller is bound to; empty lists bind to nothing.
+/// Limits of a caller; an empty list does not limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Scope {
-    /// Only events of these sources.
+pub struct AccessScope {
+    /// Allowed event sources.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<String>,
-    /// Only these services.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<String>,
 }
 
-/// Why a scope does not go with a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum UnfitScope {
-    /// Whoever makes keys could make one without it.
-    #[error("an admin can make keys of any scope, and so cannot be bound to sources or services")]
+pub enum InvalidScope {
+    /// An admin could create a key without the scope.
+    #[error("an admin key cannot be limited to sources or services: admins can create keys of any scope")]
     Admin,
-    /// It sends nothing.
-    #[error("sources bind what is sent, and the role `{}` sends nothing", .0.as_str())]
+    #[error("the role `{}` sends no events, so it cannot be limited to sources", .0.as_str())]
     SendsNothing(Role),
-    /// It sees no service.
     #[error(
-        "services bind what is seen and operated, and the role `{}` does neither: bind it to sources",
+        "the role `{}` cannot view or operate services: limit it to sources instead",
         .0.as_str()
     )]
     SeesNothing(Role),
 }
 
-impl Scope {
-    /// Whether it binds somebody of that role, and can.
-    pub fn check(&self, role: Role) -> Result<(), UnfitScope> {
+impl AccessScope {
+    /// Whether the scope makes sense for this role.
+    pub fn check(&self, role: Role) -> Result<(), InvalidScope> {
         let is_bound = !self.sources.is_empty() || !self.services.is_empty();
         if role == Role::Admin && is_bound {
-            return Err(UnfitScope::Admin);
+            return Err(InvalidScope::Admin);
         }
         if !self.sources.is_empty() && !role.may(Permission::Send) {
-            return Err(UnfitScope::SendsNothing(role));
+            return Err(InvalidScope::SendsNothing(role));
         }
         if !self.services.is_empty() && !role.may(Permission::Read) {
-            return Err(UnfitScope::SeesNothing(role));
+            return Err(InvalidScope::SeesNothing(role));
         }
         Ok(())
     }
 
-    /// Whether events of that source may be sent.
+    /// Whether events of this source may be sent.
     ///
-    /// An event goes to whoever wants it. One who is bound to services could reach others by it, and so sends
-    /// only what sources are named for.
+    /// An event goes to every subscriber. A caller limited to services could reach others through it, and so
+    /// may only send if sources are named.
     #[must_use]
     pub fn allows_source(&self, source: &str) -> bool {
         if self.sources.is_empty() {
@@ -159,13 +145,13 @@ impl Scope {
         self.sources.iter().any(|allowed| allowed == source)
     }
 
-    /// Whether what concerns that service may be seen and done.
+    /// Whether this service may be viewed and operated.
     #[must_use]
     pub fn allows_service(&self, service: &str) -> bool {
         self.services.is_empty() || self.services.iter().any(|allowed| allowed == service)
     }
 
-    /// Whether what concerns no single service is out of reach.
+    /// Whether everything that is not specific to one service is denied.
     #[must_use]
     pub const fn is_bound_to_services(&self) -> bool {
         !self.services.is_empty()
@@ -211,9 +197,9 @@ mod tests {
         }
     }
 
-    fn scope(sources: &[&str], services: &[&str]) -> Scope {
+    fn scope(sources: &[&str], services: &[&str]) -> AccessScope {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        Scope { sources: owned(sources), services: owned(services) }
+        AccessScope { sources: owned(sources), services: owned(services) }
     }
 
     #[test]
@@ -240,13 +226,13 @@ mod tests {
         let (sources, services) = (scope(&["/shop"], &[]), scope(&[], &["billing"]));
         #[rustfmt::skip]
         let cases = [
-            (Role::Ingest,   Ok(()),                                     Err(UnfitScope::SeesNothing(Role::Ingest))),
-            (Role::Viewer,   Err(UnfitScope::SendsNothing(Role::Viewer)), Ok(())),
+            (Role::Ingest,   Ok(()),                                     Err(InvalidScope::SeesNothing(Role::Ingest))),
+            (Role::Viewer,   Err(InvalidScope::SendsNothing(Role::Viewer)), Ok(())),
             (Role::Operator, Ok(()),                                     Ok(())),
-            (Role::Admin,    Err(UnfitScope::Admin),                     Err(UnfitScope::Admin)),
+            (Role::Admin,    Err(InvalidScope::Admin),                     Err(InvalidScope::Admin)),
         ];
         for (role, of_sources, of_services) in cases {
-            assert_eq!(Scope::default().check(role), Ok(()), "{}", role.as_str());
+            assert_eq!(AccessScope::default().check(role), Ok(()), "{}", role.as_str());
             assert_eq!(sources.check(role), of_sources, "{}", role.as_str());
             assert_eq!(services.check(role), of_services, "{}", role.as_str());
         }

@@ -1,30 +1,30 @@
-//! Alerts: conditions of the rule book that are held against what was counted, over windows of time.
+//! Alerts: conditions of the rule book, evaluated against counters over windows of time.
 //!
-//! [`Watch`] is all there is to ask: it is shown a [`Sample`] now and then and says who is to be told what. It
+//! [`AlertWatch`] is the interface: it gets an [`AlertSample`] regularly and returns the notices to send. It
 //! reads no clock and sends nothing.
 //!
-//! Invariants: one alert is one message, whatever it is raised for; what cannot be told now is owed, not
-//! dropped; whoever was told that an alert fires is told that it is over; a restart changes none of this.
+//! Invariants: one alert is one notice, however many subjects it has; a notice that cannot be sent now is sent
+//! later, not dropped; every receiver of "firing" also gets "resolved"; a restart changes none of this.
 
 pub mod catalog;
-pub mod covers;
 mod gather;
+mod incident;
+mod latency;
 pub mod notice;
+mod notify;
 mod sample;
+pub mod scope;
 mod series;
-mod standing;
-mod tell;
-mod times;
-mod trouble;
+mod state;
 pub mod value;
 mod view;
 mod watch;
 
-pub use self::sample::{LetterSample, QueueSample, Sample, SourceSample, Wants};
-pub use self::trouble::{Concerns, DAMAGED, Lasts, Trouble, TroubleSample, Troubles};
+pub use self::incident::{DAMAGED, Incident, IncidentEnd, IncidentSample, IncidentScope, Incidents};
+pub use self::sample::{AlertSample, LetterSample, QueueSample, SampleNeeds, SourceSample};
 pub use self::view::{AlertState, AlertView};
-pub use self::watch::{Saved, Watch};
+pub use self::watch::{AlertWatch, SavedAlerts};
 
-/// The service that tells people of alerts. What becomes of its deliveries raises no alert: somebody who cannot
-/// be told cannot be told of that either.
+/// The service that delivers notices. Its own deliveries raise no alerts, since such an alert could not be
+/// delivered either.
 pub const OWN_SERVICE: &str = "redrive-alerts";

@@ -1,21 +1,21 @@
-//! What is done about a write to the archive that fails: waited, tried again, or left out.
+//! Handling of failed archive writes: wait, retry or skip.
 //!
 //! Events never wait for the archive. It is filled from the store, one event after the other, and the store
-//! keeps what it has not got yet. So most troubles are waited out, and nothing is missing afterwards:
+//! keeps what is not archived yet. Most failures are waited out, and nothing is missing afterwards:
 //!
-//! | the archive | and then |
+//! | the archive | then |
 //! | --- | --- |
-//! | asks to slow down | wait, and longer each time; the event is written later |
-//! | lets nobody in | people are told at once; wait as above |
-//! | does not answer in time | once more with twice the time; then the event is left out |
-//! | fails in another way | wait as above, until the breaker opens |
-//! | has an open breaker | events are left out until a probe gets through |
+//! | throttles | wait, longer each time; the event is written later |
+//! | denies access | raise an alert; wait as above |
+//! | times out | retry once with twice the timeout; then skip the event |
+//! | fails otherwise | wait as above, until the breaker opens |
+//! | has an open breaker | skip events until a probe succeeds |
 //!
-//! Why anything is left out at all: an archive that is broken in a way that waiting does not mend must not
-//! hold up all that comes after. People are told when that begins, and how many it were when it ends.
+//! Events are skipped because an archive that waiting does not fix must not hold up everything after them.
+//! Alerts report when that begins, and how many were skipped when it ends.
 //!
-//! Invariants: no write without a permit of the breaker; [`Care`] reads no clock, and the same calls at the
-//! same times come to the same.
+//! Invariants: no write without a permit of the breaker; [`ArchiveControl`] reads no clock, and the same calls
+//! at the same times give the same results.
 
 use std::time::Duration;
 
@@ -23,29 +23,25 @@ use crate::book::RuleBook;
 use crate::book::connectors::Endpoint;
 use crate::limits;
 use crate::policy::breaker::{
-    Admission, Breaker, BreakerSettings, CallEnd, Observation, Permit, Phase, RawBreaker, State,
+    Admission, Breaker, BreakerPhase, BreakerSettings, BreakerState, CallEnd, Observation, Permit, RawBreaker,
 };
-use crate::policy::catalog::{self, Kind};
+use crate::policy::catalog::{self, DependencyKind};
 use crate::time::Timestamp;
 
-/// The policy of the catalog whose delays are waited.
+/// The catalog policy whose delays are used.
 const WAITS_LIKE: &str = "webhook";
 
-/// What a rule book says of the archive.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ArchiveRule {
-    /// What it is.
     pub endpoint: Endpoint,
-    /// How long one write may take.
     pub timeout: Duration,
-    /// When to stop trying for a while.
     pub breaker: BreakerSettings,
-    /// For how long days are kept; none is for ever.
+    /// `None`: forever.
     pub retention: Option<Duration>,
 }
 
 impl ArchiveRule {
-    /// What the book says; none if it has no archive.
+    /// `None` without an archive.
     #[must_use]
     pub fn of(book: &RuleBook) -> Option<Self> {
         let sections = book.sections();
@@ -61,208 +57,196 @@ impl ArchiveRule {
 }
 
 fn breaker_of(endpoint: &Endpoint) -> BreakerSettings {
-    let own = endpoint.connector.dependency.and_then(Kind::breaker);
-    let entry = own.or_else(|| Kind::Blob.breaker()).expect("the catalog has a breaker for stores of files");
+    let own = endpoint.connector.dependency.and_then(DependencyKind::breaker);
+    let entry = own
+        .or_else(|| DependencyKind::Blob.breaker())
+        .expect("the catalog has a breaker for stores of files");
     BreakerSettings::try_from(RawBreaker::from(entry)).expect("the catalog's breakers are sound")
 }
 
-/// Why a write failed, as far as it matters for what follows.
+/// Why a write failed, as far as it matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// It asks to slow down, perhaps for that long.
+pub enum ArchiveWriteFailure {
+    /// With the wait it asked for, if any.
     Throttled {
-        /// For how long.
         retry_after: Option<Duration>,
     },
-    /// No answer in time.
     TimedOut,
-    /// It does not let us in: somebody has to act.
+    /// Access denied: needs an operator.
     LockedOut,
-    /// Anything else.
     Other,
 }
 
-/// What is to be done about the event in hand.
+/// What to do with the current event.
 #[derive(Debug)]
-pub enum Turn {
-    /// Write it.
+pub enum ArchiveAction {
     Write {
-        /// The right to.
         permit: Permit,
-        /// For that long at most.
         within: Duration,
     },
-    /// Nothing before then.
     Wait(Timestamp),
-    /// Leave it out: the breaker is open.
+    /// Skip it: the breaker is open.
     LeaveOut,
 }
 
-/// What became of the event in hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// It is written; on to the next.
+pub enum WriteOutcome {
+    /// Written; continue with the next.
     Kept,
-    /// It is still in hand.
+    /// Not written yet.
     Again,
-    /// It is left out; on to the next.
+    /// Skipped; continue with the next.
     LeftOut,
 }
 
-/// What people should hear of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum News {
-    /// The archive does not let us in.
+pub enum ArchiveChange {
     LockedOut,
-    /// It does again.
     LetIn,
-    /// The breaker has opened: events are left out from now on.
+    /// The breaker opened: events are skipped from now on.
     Opened,
-    /// The breaker has closed.
     Closed {
-        /// So many were left out meanwhile.
+        /// Skipped while it was open.
         left_out: u64,
     },
-    /// An event is left out since it could not be written in time, twice.
+    /// An event was skipped after two timeouts.
     TooSlow,
 }
 
-/// How the archive is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// As far as anybody knows, well.
+pub enum ArchiveHealth {
+    /// No known problem.
     Well,
-    /// It is left alone until then.
+    /// Not tried before then.
     Waiting {
-        /// When it is tried again.
         until: Timestamp,
     },
-    /// The breaker is not closed.
     Open,
 }
 
-/// What is known of an archive from the writes so far.
+/// State of the archive from the writes so far.
 #[derive(Debug, Default)]
-pub struct Care {
+pub struct ArchiveControl {
     breaker: Breaker,
-    /// Failures in a row that were waited for.
+    /// Consecutive failures that were waited out.
     waits: u32,
     wait_until: Option<Timestamp>,
-    patience: Patience,
+    write_try: WriteTry,
     is_locked_out: bool,
-    /// Events left out since the breaker opened.
+    /// Skipped since the breaker opened.
     left_out: u64,
 }
 
-/// How much time the event in hand gets.
+/// The timeout of the current event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Patience {
+enum WriteTry {
     #[default]
     First,
-    /// It has not been written in time once.
+    /// After one timeout.
     Second,
 }
 
-impl Care {
-    /// Nothing is known yet.
+impl ArchiveControl {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What to do about the event in hand. Each [`Turn::LeaveOut`] is counted as one event.
-    pub fn turn(&mut self, rule: &ArchiveRule, now: Timestamp) -> Turn {
+    /// Each [`ArchiveAction::LeaveOut`] counts as one skipped event.
+    pub fn next_action(&mut self, rule: &ArchiveRule, now: Timestamp) -> ArchiveAction {
         if let Some(until) = self.wait_until.filter(|until| now < *until) {
-            return Turn::Wait(until);
+            return ArchiveAction::Wait(until);
         }
-        let within = match self.patience {
-            Patience::First => rule.timeout,
-            Patience::Second => rule.timeout.saturating_mul(2),
+        let within = match self.write_try {
+            WriteTry::First => rule.timeout,
+            WriteTry::Second => rule.timeout.saturating_mul(2),
         };
         match self.breaker.admit(&rule.breaker, within, now) {
-            Admission::Allowed(permit) => Turn::Write { permit, within },
+            Admission::Allowed(permit) => ArchiveAction::Write { permit, within },
             Admission::WaitUntil(_) => {
-                self.patience = Patience::First;
+                self.write_try = WriteTry::First;
                 self.left_out += 1;
-                Turn::LeaveOut
+                ArchiveAction::LeaveOut
             }
         }
     }
 
-    /// Takes a permit back with what the write came to; says what becomes of the event, and what people
-    /// should hear.
+    /// Returns the permit with the write's result; decides about the event and reports changes.
     pub fn settle(
         &mut self,
         permit: Permit,
-        outcome: Result<(), Failure>,
+        outcome: Result<(), ArchiveWriteFailure>,
         rule: &ArchiveRule,
         now: Timestamp,
-    ) -> (Fate, Option<News>) {
+    ) -> (WriteOutcome, Option<ArchiveChange>) {
         let (observation, fate, news) = match outcome {
-            Ok(()) => (Observation::Success, Fate::Kept, self.went_well()),
-            // An archive that says so is alive.
-            Err(Failure::Throttled { retry_after }) => {
+            Ok(()) => (Observation::Success, WriteOutcome::Kept, self.went_well()),
+            // A throttling archive is alive.
+            Err(ArchiveWriteFailure::Throttled { retry_after }) => {
                 self.wait(retry_after, now);
-                (Observation::Answered, Fate::Again, None)
+                (Observation::Answered, WriteOutcome::Again, None)
             }
-            // That we are not let in says nothing of how it is.
-            Err(Failure::LockedOut) => {
+            // Denied access says nothing about the archive's health.
+            Err(ArchiveWriteFailure::LockedOut) => {
                 self.wait(None, now);
                 let is_news = !std::mem::replace(&mut self.is_locked_out, true);
-                (Observation::Silent, Fate::Again, is_news.then_some(News::LockedOut))
+                (Observation::Silent, WriteOutcome::Again, is_news.then_some(ArchiveChange::LockedOut))
             }
-            Err(Failure::TimedOut) => match std::mem::take(&mut self.patience) {
-                Patience::First => {
-                    self.patience = Patience::Second;
-                    (Observation::Failure(CallEnd::WillRetry), Fate::Again, None)
+            Err(ArchiveWriteFailure::TimedOut) => match std::mem::take(&mut self.write_try) {
+                WriteTry::First => {
+                    self.write_try = WriteTry::Second;
+                    (Observation::Failure(CallEnd::WillRetry), WriteOutcome::Again, None)
                 }
-                Patience::Second => {
-                    (Observation::Failure(CallEnd::Final), Fate::LeftOut, Some(News::TooSlow))
-                }
+                WriteTry::Second => (
+                    Observation::Failure(CallEnd::Final),
+                    WriteOutcome::LeftOut,
+                    Some(ArchiveChange::TooSlow),
+                ),
             },
-            Err(Failure::Other) => {
+            Err(ArchiveWriteFailure::Other) => {
                 self.wait(None, now);
-                (Observation::Failure(CallEnd::Final), Fate::Again, None)
+                (Observation::Failure(CallEnd::Final), WriteOutcome::Again, None)
             }
         };
         let transition = self.breaker.settle(permit, observation, &rule.breaker, now);
         let change = transition.and_then(|transition| match transition.to {
-            Phase::Open => {
-                // Nobody waits for it any more: what comes now is left out.
+            BreakerPhase::Open => {
+                // Nothing is waited for any more: events are skipped.
                 self.wait_until = None;
-                // A probe that failed is no news.
-                (transition.from == Phase::Closed).then_some(News::Opened)
+                // A failed probe is not reported.
+                (transition.from == BreakerPhase::Closed).then_some(ArchiveChange::Opened)
             }
-            Phase::Closed => Some(News::Closed { left_out: std::mem::take(&mut self.left_out) }),
-            Phase::HalfOpen => None,
+            BreakerPhase::Closed => {
+                Some(ArchiveChange::Closed { left_out: std::mem::take(&mut self.left_out) })
+            }
+            BreakerPhase::HalfOpen => None,
         });
         (fate, change.or(news))
     }
 
-    /// How it is.
     #[must_use]
-    pub fn standing(&self, now: Timestamp) -> Standing {
+    pub fn standing(&self, now: Timestamp) -> ArchiveHealth {
         match (self.wait_until.filter(|until| now < *until), self.breaker.state(now)) {
-            (_, State::Open { .. } | State::HalfOpen { .. }) => Standing::Open,
-            (Some(until), State::Closed { .. }) => Standing::Waiting { until },
-            (None, State::Closed { .. }) => Standing::Well,
+            (_, BreakerState::Open { .. } | BreakerState::HalfOpen { .. }) => ArchiveHealth::Open,
+            (Some(until), BreakerState::Closed { .. }) => ArchiveHealth::Waiting { until },
+            (None, BreakerState::Closed { .. }) => ArchiveHealth::Well,
         }
     }
 
-    fn went_well(&mut self) -> Option<News> {
+    fn went_well(&mut self) -> Option<ArchiveChange> {
         self.waits = 0;
         self.wait_until = None;
-        self.patience = Patience::First;
-        std::mem::take(&mut self.is_locked_out).then_some(News::LetIn)
+        self.write_try = WriteTry::First;
+        std::mem::take(&mut self.is_locked_out).then_some(ArchiveChange::LetIn)
     }
 
-    /// Waits for as long as the policy says, or for longer if that was asked for.
+    /// Waits as the policy says, or as long as the archive asked if that is longer.
     fn wait(&mut self, asked_for: Option<Duration>, now: Timestamp) {
         let policy = catalog::policy(WAITS_LIKE).expect("the catalog has it");
         let asked_for = asked_for.unwrap_or_default().min(limits::RETRY_AFTER_MAX);
         self.wait_until = Some(now + policy.backoff.nominal(self.waits).max(asked_for));
         self.waits = self.waits.saturating_add(1);
-        self.patience = Patience::First;
+        self.write_try = WriteTry::First;
     }
 }
 
@@ -285,18 +269,18 @@ mod tests {
     }
 
     /// What a write comes to.
-    type CameTo = Result<(), Failure>;
+    type CameTo = Result<(), ArchiveWriteFailure>;
 
     /// Plays turns at these times: each line is a time, what a write would come to, and what is expected.
     fn play(steps: &[(u64, CameTo, &str)]) {
         let rule = rule_of("archive: { folder: /a }\n").expect("it has one");
-        let mut care = Care::new();
+        let mut care = ArchiveControl::new();
         for (number, (millis, outcome, expected)) in steps.iter().enumerate() {
             let now = at(*millis);
-            let came_to = match care.turn(&rule, now) {
-                Turn::Wait(until) => format!("wait {}", until.since(now).as_millis()),
-                Turn::LeaveOut => "leave out".to_owned(),
-                Turn::Write { permit, within } => {
+            let came_to = match care.next_action(&rule, now) {
+                ArchiveAction::Wait(until) => format!("wait {}", until.since(now).as_millis()),
+                ArchiveAction::LeaveOut => "leave out".to_owned(),
+                ArchiveAction::Write { permit, within } => {
                     let (fate, news) = care.settle(permit, *outcome, &rule, now);
                     let news = news.map(|news| format!(", {news:?}")).unwrap_or_default();
                     format!("{}s {fate:?}{news}", within.as_secs())
@@ -309,13 +293,13 @@ mod tests {
     const OK: CameTo = Ok(());
     /// Nobody writes then.
     const NONE: CameTo = Ok(());
-    const SLOW: CameTo = Err(Failure::TimedOut);
-    const LOCKED: CameTo = Err(Failure::LockedOut);
-    const OTHER: CameTo = Err(Failure::Other);
-    const THROTTLED: CameTo = Err(Failure::Throttled { retry_after: None });
+    const SLOW: CameTo = Err(ArchiveWriteFailure::TimedOut);
+    const LOCKED: CameTo = Err(ArchiveWriteFailure::LockedOut);
+    const OTHER: CameTo = Err(ArchiveWriteFailure::Other);
+    const THROTTLED: CameTo = Err(ArchiveWriteFailure::Throttled { retry_after: None });
 
     const fn throttled(seconds: u64) -> CameTo {
-        Err(Failure::Throttled { retry_after: Some(Duration::from_secs(seconds)) })
+        Err(ArchiveWriteFailure::Throttled { retry_after: Some(Duration::from_secs(seconds)) })
     }
 
     #[test]
@@ -415,16 +399,18 @@ mod tests {
     #[test]
     fn how_it_is_can_be_seen() {
         let rule = rule_of("archive: { folder: /a }\n").expect("it has one");
-        let mut care = Care::new();
-        assert_eq!(care.standing(at(0)), Standing::Well);
+        let mut care = ArchiveControl::new();
+        assert_eq!(care.standing(at(0)), ArchiveHealth::Well);
         for millis in [0, 1_000, 2_000] {
-            let Turn::Write { permit, .. } = care.turn(&rule, at(millis)) else { panic!("it is closed") };
-            care.settle(permit, Err(Failure::Other), &rule, at(millis));
+            let ArchiveAction::Write { permit, .. } = care.next_action(&rule, at(millis)) else {
+                panic!("it is closed")
+            };
+            care.settle(permit, Err(ArchiveWriteFailure::Other), &rule, at(millis));
             if millis == 0 {
-                assert_eq!(care.standing(at(0)), Standing::Waiting { until: at(100) });
+                assert_eq!(care.standing(at(0)), ArchiveHealth::Waiting { until: at(100) });
             }
         }
-        assert_eq!(care.standing(at(2_000)), Standing::Open);
-        assert_eq!(care.standing(at(99_000)), Standing::Open, "until a probe gets through");
+        assert_eq!(care.standing(at(2_000)), ArchiveHealth::Open);
+        assert_eq!(care.standing(at(99_000)), ArchiveHealth::Open, "until a probe gets through");
     }
 }

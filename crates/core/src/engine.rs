@@ -1,37 +1,36 @@
-//! The engine: decides what starts when, and what follows. Inputs in, effects out, nothing else.
+//! The engine: decides which call starts when, and what follows from its outcome. Inputs in, effects out; no
+//! IO, no clock.
 //!
 //! A shell feeds it [`Input`]s, each with the time, and carries out the [`Effect`]s that
-//! [`Engine::next_effect`] hands over. The live server, the simulator and the tests are three such shells
-//! around this same code.
+//! [`Engine::next_effect`] returns. The live server, the simulator and the tests are three such shells.
 //!
-//! What it holds is small, and all of it can be lost: the store knows which delivery stands at the head of
-//! its session, when each is due and what it has been through. After a crash a new engine looks there.
+//! Its state is small, and all of it can be lost: after a crash a new engine loads from the store, which
+//! knows the head of each session, due times and histories.
 //!
-//! How a delivery goes through: it enters the window of its queue (`queue.rs`), in the line of the
-//! dependency it needs. Lines get their turn one after the other, one call at a time, so nobody starves; a
-//! line that may not send waits for a share of the calls (`share.rs`) or for its dependency
-//! (`dependency.rs`) and is woken when that changes. An outcome is ruled on by [`decide`](crate::policy::decide::decide), becomes a
-//! [`Settlement`] (`settle.rs`), and only when that is durable is the delivery let go of and its session's
-//! next let in.
+//! The path of a delivery: it enters the window of its queue (`queue.rs`), in the line of the dependency it
+//! needs. Lines take turns, one call at a time, so none starves; a line that may not send waits for a share
+//! of the calls (`share.rs`) or for its dependency (`dependency.rs`).
+//! [`decide`](crate::policy::decide::decide) rules on the outcome, which becomes a [`Settlement`]
+//! (`settle.rs`). Only when that is durable is the delivery released and the next of its session admitted.
 //!
 //! Invariants:
-//! - a delivery is in memory once at most: `known` has it from when it enters until it is settled;
-//! - in flight means started and not durably settled, and that many are never more than the bound;
-//! - nothing starts while the store fails, after [`Input::Stop`], or for a service that is paused or gone;
+//! - a delivery is in memory at most once: `known` has it from when it enters until it is settled;
+//! - in flight means started and not durably settled, and never exceeds the bound;
+//! - nothing starts while the store fails, after [`Input::Stop`], or for a service that is paused or removed;
 //! - the same inputs give the same effects, in the same order.
 
 mod absence;
+pub mod attempt_record;
 mod dependency;
 mod dispatch;
+mod messages;
+#[cfg(test)]
+mod model_tests;
 mod paging;
-mod port;
 mod queue;
 mod replays;
 mod settle;
 mod share;
-#[cfg(test)]
-mod simulation;
-pub mod story;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -43,65 +42,62 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::absence::Absences;
-use self::dependency::Dependency;
-pub use self::port::{
-    Advance, Bounds, Call, CallId, Command, Death, Effect, Ending, Fate, Followers, Input, Load, Made, Next,
-    Page, QueueName, Settlement, Setup, Signal, Waiting, Wanted,
+use self::dependency::EngineDependency;
+pub use self::messages::{
+    Advance, CallId, CompletedCall, DeadLetterInfo, Effect, Ending, EngineActivity, EngineBounds, Input,
+    LoadRequest, LoadScope, LoadedPage, NextState, OperatorCommand, PendingDelivery, QueueName,
+    SessionFollowers, Settlement, SettlementResult, Setup, TargetCall,
 };
-use self::queue::{Presence, PushAt, Queue, Ready, Starts};
-use self::replays::Replays;
-use self::share::Shares;
+use self::queue::{EngineQueue, PushAt, QueuePresence, ReadyDelivery, Starts};
+use self::replays::ActiveReplays;
+use self::share::CallShares;
 pub use self::view::{DependencyView, HeldQueue, QueueView, RemovedQueue, RowView};
-pub use self::wait::{Asked, Stands, Wait};
+pub use self::wait::{StoredState, Wait, WaitQuery};
 use crate::book::RuleBook;
 use crate::hash::Map;
 use crate::ids::{ChannelName, DependencyName, Seed, Seq, ServiceName};
 use crate::letters::replay::ReplayId;
 use crate::limits;
-use crate::policy::admission::Ticket;
-use crate::policy::breaker::Record;
+use crate::policy::admission::CallTicket;
+use crate::policy::breaker::BreakerRecord;
 use crate::policy::decide::History;
 use crate::policy::rule::Rule;
 use crate::time::Timestamp;
 
-/// Decides what starts when, and what follows.
 #[derive(Debug)]
 pub struct Engine {
     seed: Seed,
-    bounds: Bounds,
+    bounds: EngineBounds,
     book: Arc<RuleBook>,
     older_books: VecDeque<Arc<RuleBook>>,
     absences: Absences,
-    /// Since when the store has taken no writes.
     store_failing_since: Option<Timestamp>,
-    running: Running,
-    services: Vec<Service>,
+    running: RunState,
+    services: Vec<ServiceState>,
     service_places: Map<ServiceName, ServicePlace>,
-    queues: Vec<Queue>,
+    queues: Vec<EngineQueue>,
     queue_places: Map<Arc<QueueName>, QueuePlace>,
-    dependencies: Vec<Dependency>,
+    dependencies: Vec<EngineDependency>,
     dependency_places: Map<DependencyName, DependencyPlace>,
-    /// What breakers were when the last run ended, until they are met.
-    remembered_breakers: Vec<Record>,
-    shares: Shares,
+    /// Breaker states of the last run, until a rule attaches to them.
+    remembered_breakers: Vec<BreakerRecord>,
+    shares: CallShares,
     share_waiters: VecDeque<LinePlace>,
     runnable: VecDeque<LinePlace>,
     calls: BTreeMap<CallId, InFlight>,
     last_call: CallId,
     settling: BTreeMap<Seq, Settling>,
-    /// With the bytes of each payload.
     known: Map<Seq, usize>,
     caution: Caution,
-    replays: Replays,
+    replays: ActiveReplays,
     timers: BTreeSet<(Timestamp, Timer)>,
     asked_to_wake_at: Option<Timestamp>,
     effects: VecDeque<Effect>,
 }
 
-/// Whether anything may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Running {
-    Yes,
+enum RunState {
+    Running,
     Stopping,
 }
 
@@ -114,7 +110,6 @@ struct QueuePlace(usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct DependencyPlace(usize);
 
-/// A line of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct LinePlace {
     queue: QueuePlace,
@@ -122,12 +117,13 @@ struct LinePlace {
 }
 
 #[derive(Debug)]
-struct Service {
-    /// From when to when it was paused, the oldest first; the last may go on.
+struct ServiceState {
+    /// From when to when it was paused, oldest first; the last may be open-ended. At most
+    /// [`limits::PAUSES_MAX`].
     pauses: Vec<(Timestamp, Option<Timestamp>)>,
 }
 
-impl Service {
+impl ServiceState {
     fn is_paused(&self) -> bool {
         self.pauses.last().is_some_and(|(_, until)| until.is_none())
     }
@@ -141,7 +137,6 @@ impl Service {
         }
     }
 
-    /// How much of that time it was paused; what Redrive was away of it counts as that.
     fn paused_within(&self, from: Timestamp, to: Timestamp, absences: &Absences) -> Duration {
         let paused = |(start, end): &(Timestamp, Option<Timestamp>)| {
             let (start, end) = (from.max(*start), end.map_or(to, |end| to.min(end)));
@@ -151,63 +146,56 @@ impl Service {
     }
 }
 
-/// A call that is being made.
 #[derive(Debug)]
 struct InFlight {
-    call: Arc<Call>,
+    call: Arc<TargetCall>,
     queue: QueuePlace,
     dependency: DependencyPlace,
-    ticket: Ticket,
-    /// How many calls the dependency had in flight when it began, itself included.
+    ticket: CallTicket,
+    /// Calls of the dependency in flight when it began, itself included.
     beside: u32,
-    /// Whether its start is on record.
     starts: Starts,
 }
 
-/// A settlement on its way to the store.
 #[derive(Debug)]
 struct Settling {
     settlement: Arc<Settlement>,
-    waiting: Waiting,
+    waiting: PendingDelivery,
     queue: QueuePlace,
-    stage: Stage,
+    stage: SettlingStage,
 }
 
-/// What the settlement is about.
 #[derive(Debug)]
-enum Stage {
-    /// A call is over; until now it counted as in flight.
-    Over { dependency: DependencyPlace, beside: u32 },
-    /// No call was made.
+enum SettlingStage {
+    /// The call has ended; it counts as in flight until this is durable.
+    Over {
+        dependency: DependencyPlace,
+        beside: u32,
+    },
     NotMade,
-    /// The call begins when its start is on record.
-    ToBeMade(Box<Start>),
+    ToBeMade(Box<PendingStart>),
 }
 
-/// A delivery that is about to start, and its right to.
 #[derive(Debug)]
-struct Start {
-    ready: Ready,
+struct PendingStart {
+    ready: ReadyDelivery,
     dependency: DependencyPlace,
-    ticket: Ticket,
-    company: Company,
+    ticket: CallTicket,
+    isolation: Isolation,
 }
 
-/// Who may run beside a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Company {
-    /// Nobody: Redrive may go down with it.
-    Nobody,
-    /// Others; its part of the calls is taken already.
-    Others,
+enum Isolation {
+    /// Redrive may crash because of it.
+    Alone,
+    /// Its share of the calls is taken already.
+    Shared,
 }
 
-/// Redrive may have gone down because of one delivery.
+/// Care after repeated crashes: one of the waiting deliveries may cause them.
 #[derive(Debug, Default)]
 struct Caution {
-    /// Deliveries up to there are suspects, until then.
     suspects: Option<(Seq, Timestamp)>,
-    /// The one that is being tried alone.
     alone: Option<Seq>,
 }
 
@@ -225,7 +213,7 @@ enum Timer {
 }
 
 impl Engine {
-    /// An engine that looks for everything that waits in the store.
+    /// Begins with a look into the store for everything that waits.
     #[must_use]
     pub fn new(setup: Setup) -> Self {
         let now = setup.now;
@@ -236,7 +224,7 @@ impl Engine {
             older_books: setup.older_books.into(),
             absences: setup.absences,
             store_failing_since: None,
-            running: Running::Yes,
+            running: RunState::Running,
             services: Vec::new(),
             service_places: Map::default(),
             queues: Vec::new(),
@@ -244,7 +232,7 @@ impl Engine {
             dependencies: Vec::new(),
             dependency_places: Map::default(),
             remembered_breakers: setup.breakers,
-            shares: Shares::new(),
+            shares: CallShares::new(),
             share_waiters: VecDeque::new(),
             runnable: VecDeque::new(),
             calls: BTreeMap::new(),
@@ -255,7 +243,7 @@ impl Engine {
                 suspects: setup.suspects_until.map(|last| (last, now + limits::CRASHES_WITHIN)),
                 alone: None,
             },
-            replays: Replays::new(setup.replays),
+            replays: ActiveReplays::new(setup.replays),
             timers: BTreeSet::new(),
             asked_to_wake_at: None,
             effects: VecDeque::new(),
@@ -265,12 +253,12 @@ impl Engine {
             engine.services[place.0].pause(since);
         }
         engine.open_queues();
-        engine.meet_remembered(now);
+        engine.restore_breakers(now);
         let is_same_book = engine.older_books.back().is_some_and(|book| book.hash() == engine.book.hash());
         for name in setup.queues {
             let place = engine.queue(&Arc::new(name));
             engine.queues[place.0].explore();
-            // Deliveries that were put aside for want of a rule may have one by a new book.
+            // A new rule book may have a rule for deliveries that were parked without one.
             if !is_same_book {
                 let name = Arc::clone(&engine.queues[place.0].name);
                 engine.effects.push_back(Effect::Release(name));
@@ -281,9 +269,9 @@ impl Engine {
         engine
     }
 
-    /// Takes in what happened; time never goes back.
+    /// Time must not go back.
     pub fn handle(&mut self, input: Input, now: Timestamp) {
-        self.ring(now);
+        self.fire_timers(now);
         match input {
             Input::Accepted(rows) => rows.into_iter().for_each(|row| self.arrive(row, now)),
             Input::Loaded(page) => self.loaded(&page, now),
@@ -297,7 +285,7 @@ impl Engine {
             Input::Replay(job) => self.replays.learn(job, now),
             Input::Advanced { job, sent } => {
                 let ended = self.replays.advanced(job, sent);
-                self.tell_replay(ended);
+                self.report_replay(ended);
             }
             Input::Released(name) => {
                 let place = self.queue(&name);
@@ -307,32 +295,29 @@ impl Engine {
             Input::StoreFailing => self.store_failing_since = self.store_failing_since.or(Some(now)),
             Input::StoreHealed => self.store_healed(now),
             Input::Tick => {}
-            Input::Operator(command) => self.obey(command, now),
+            Input::Operator(command) => self.apply_command(command, now),
             Input::Book(book) => self.change_book(book, now),
-            Input::Stop => self.running = Running::Stopping,
+            Input::Stop => self.running = RunState::Stopping,
         }
         self.finish(now);
     }
 
-    /// The next thing to do, in order.
     pub fn next_effect(&mut self) -> Option<Effect> {
         self.effects.pop_front()
     }
 
-    /// Whether no call is being made and nothing waits to be settled.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.calls.is_empty() && self.settling.is_empty()
     }
 
-    /// The calls that are being made.
     pub fn calls(&self) -> impl Iterator<Item = CallId> {
         self.calls.keys().copied()
     }
 
     fn finish(&mut self, now: Timestamp) {
         self.dispatch(now);
-        self.go_on_replaying(now);
+        self.advance_replays(now);
         let next = self.timers.first().map(|(at, _)| *at);
         if next.is_some() && next != self.asked_to_wake_at {
             self.effects.extend(next.map(Effect::WakeAt));
@@ -340,8 +325,7 @@ impl Engine {
         self.asked_to_wake_at = next;
     }
 
-    /// What was to happen by now happens.
-    fn ring(&mut self, now: Timestamp) {
+    fn fire_timers(&mut self, now: Timestamp) {
         while let Some(&(at, timer)) = self.timers.first()
             && at <= now
         {
@@ -356,7 +340,7 @@ impl Engine {
                     self.dependencies[place.0].asks_at = None;
                     self.wake_all(place);
                 }
-                Timer::Replay(id) => self.replays.rang(id),
+                Timer::Replay(id) => self.replays.timer_fired(id),
             }
         }
     }
@@ -371,40 +355,40 @@ impl Engine {
         }
     }
 
-    fn obey(&mut self, command: Command, now: Timestamp) {
+    fn apply_command(&mut self, command: OperatorCommand, now: Timestamp) {
         match command {
-            Command::Pause(name) => {
+            OperatorCommand::Pause(name) => {
                 let place = self.service(&name);
                 self.services[place.0].pause(now);
             }
-            Command::Resume(name) => {
+            OperatorCommand::Resume(name) => {
                 let place = self.service(&name);
                 if let Some((_, until @ None)) = self.services[place.0].pauses.last_mut() {
                     *until = Some(now);
                 }
                 self.wake_service(place, now);
             }
-            Command::Trip(name) => self.turn_breaker(&name, now, Turn::Trip),
-            Command::Reset(name) => self.turn_breaker(&name, now, Turn::Reset),
+            OperatorCommand::Trip(name) => self.override_breaker(&name, now, BreakerOverride::Trip),
+            OperatorCommand::Reset(name) => self.override_breaker(&name, now, BreakerOverride::Reset),
         }
     }
 
-    fn turn_breaker(&mut self, name: &DependencyName, now: Timestamp, turn: Turn) {
+    fn override_breaker(&mut self, name: &DependencyName, now: Timestamp, turn: BreakerOverride) {
         let place = self.dependency(name, now);
         if let Some(rule) = self.rule_with_breaker(name) {
-            self.meet_breaker(place, &rule, now);
+            self.attach_breaker(place, &rule, now);
         }
         let control = &mut self.dependencies[place.0].control;
         let transition = match turn {
-            Turn::Trip => control.trip_by_hand(now),
-            Turn::Reset => control.reset_by_hand(now),
+            BreakerOverride::Trip => control.trip_by_hand(now),
+            BreakerOverride::Reset => control.reset_by_hand(now),
         };
         if let Some(transition) = transition {
             self.breaker_changed(place, transition, None, now);
         }
     }
 
-    /// A rule of the book that guards the dependency by a breaker: perhaps no delivery has brought one yet.
+    /// A rule with a breaker for the dependency: perhaps no delivery has attached one yet.
     fn rule_with_breaker(&self, name: &DependencyName) -> Option<Rule> {
         let sections = self.book.sections();
         let rules =
@@ -412,14 +396,14 @@ impl Engine {
         rules.into_iter().find(|rule| rule.dependency == *name && rule.breaker.is_some())
     }
 
-    /// Breakers are as the last run left them from the start, so that whoever looks sees it.
-    fn meet_remembered(&mut self, now: Timestamp) {
+    /// Restores the breakers of the last run at once, so that views show them.
+    fn restore_breakers(&mut self, now: Timestamp) {
         let names: Vec<_> =
             self.remembered_breakers.iter().map(|record| record.service_name.clone()).collect();
         for name in names {
             if let Some(rule) = self.rule_with_breaker(&name) {
                 let place = self.dependency(&name, now);
-                self.meet_breaker(place, &rule, now);
+                self.attach_breaker(place, &rule, now);
             }
         }
     }
@@ -465,7 +449,7 @@ impl Engine {
                 self.line_up(place, ready.waiting, PushAt::Back, now);
             }
             for (due_at, row) in due {
-                // Without a rule it is put aside now, and not when its time has come.
+                // Without a rule it is parked now, not when it is due.
                 match self.rule(&row) {
                     Some(_) => self.wait_for(place, due_at, row, now),
                     None => self.line_up(place, row, PushAt::Back, now),
@@ -481,7 +465,7 @@ impl Engine {
             return *place;
         }
         let place = ServicePlace(self.services.len());
-        self.services.push(Service { pauses: Vec::new() });
+        self.services.push(ServiceState { pauses: Vec::new() });
         self.service_places.insert(name.clone(), place);
         self.divide_shares();
         place
@@ -491,7 +475,7 @@ impl Engine {
         self.shares.divide(self.bounds.calls, self.services.len());
     }
 
-    /// Every queue of the book has its place, and so its share, before anything arrives.
+    /// Gives every queue of the book its place, and so its share, before anything arrives.
     fn open_queues(&mut self) {
         for (service, channel) in Arc::clone(&self.book).queues() {
             self.queue(&Arc::new(QueueName { service: service.clone(), channel: channel.cloned() }));
@@ -504,20 +488,20 @@ impl Engine {
         }
         let service = self.service(&name.service);
         let place = QueuePlace(self.queues.len());
-        self.queues.push(Queue::empty(Arc::clone(name), service, self.presence(name)));
+        self.queues.push(EngineQueue::empty(Arc::clone(name), service, self.presence(name)));
         self.queue_places.insert(Arc::clone(name), place);
         place
     }
 
-    fn presence(&self, name: &QueueName) -> Presence {
+    fn presence(&self, name: &QueueName) -> QueuePresence {
         let channel = name.channel.as_ref().map(ChannelName::as_str);
         match self.book.batch_max(name.service.as_str(), channel) {
             Some(batch_max) => {
                 let worker = self.book.worker(name.service.as_str(), channel);
                 let starts = if worker.is_some() { Starts::OnRecord } else { Starts::AtOnce };
-                Presence::Here { batch_max, starts }
+                QueuePresence::Here { batch_max, starts }
             }
-            None => Presence::Removed,
+            None => QueuePresence::Removed,
         }
     }
 
@@ -526,17 +510,16 @@ impl Engine {
             return *place;
         }
         let place = DependencyPlace(self.dependencies.len());
-        self.dependencies.push(Dependency::new(name.clone(), self.book.admission(name), now));
+        self.dependencies.push(EngineDependency::new(name.clone(), self.book.admission(name), now));
         self.dependency_places.insert(name.clone(), place);
         place
     }
 
-    fn rule(&self, row: &Waiting) -> Option<&Arc<Rule>> {
+    fn rule(&self, row: &PendingDelivery) -> Option<&Arc<Rule>> {
         rule_of(&self.book, row)
     }
 
-    /// What a delivery has been through, told in the counts of the current book.
-    fn history_of(&self, row: &Waiting, rule: &Rule, now: Timestamp) -> History {
+    fn history_of(&self, row: &PendingDelivery, rule: &Rule, now: Timestamp) -> History {
         let history = self.history_by_now(row, now);
         match row.book {
             Some(hash) if hash != self.book.hash() => {
@@ -548,9 +531,9 @@ impl Engine {
         }
     }
 
-    /// The same in the counts of the book that it has: less what Redrive was away and its service paused
-    /// since it was written.
-    fn history_by_now(&self, row: &Waiting, now: Timestamp) -> History {
+    /// The history by its own book, less the time that Redrive was away and the service paused since it was
+    /// written.
+    fn history_by_now(&self, row: &PendingDelivery, now: Timestamp) -> History {
         let away = self.away_within(row.written_at, now);
         let paused = self.paused_within(row, row.written_at, now);
         match (away.is_zero(), paused.is_zero()) {
@@ -560,26 +543,24 @@ impl Engine {
         }
     }
 
-    /// How much of the time until now Redrive was down or could not write.
     fn away_within(&self, from: Timestamp, now: Timestamp) -> Duration {
         let lasting = self.store_failing_since.map_or(Duration::ZERO, |since| now.since(since.max(from)));
         self.absences.within(from, now) + lasting
     }
 
-    fn paused_within(&self, row: &Waiting, from: Timestamp, now: Timestamp) -> Duration {
+    fn paused_within(&self, row: &PendingDelivery, from: Timestamp, now: Timestamp) -> Duration {
         let service = &self.services[self.queues[self.queue_places[&row.queue].0].service.0];
         service.paused_within(from, now, &self.absences)
     }
 }
 
-/// What an operator does to a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
+enum BreakerOverride {
     Trip,
     Reset,
 }
 
-fn rule_of<'a>(book: &'a RuleBook, row: &Waiting) -> Option<&'a Arc<Rule>> {
+fn rule_of<'a>(book: &'a RuleBook, row: &PendingDelivery) -> Option<&'a Arc<Rule>> {
     let channel = row.queue.channel.as_ref().map(ChannelName::as_str);
     book.rule(row.queue.service.as_str(), channel, row.event.event_type.as_str())
 }

@@ -1,48 +1,43 @@
-//! How good something still is that was fetched a while ago: fresh, past its time and of use, or gone.
+//! Freshness of a fetched value: fresh, stale but usable, or gone.
 //!
-//! Invariants: nothing serves longer than `kept` after its last good fetch, unless it is still fresh; and
-//! while a failure is remembered nobody fetches again, whatever there is to serve.
+//! Invariants: a value is used no longer than `kept` after its last successful fetch, unless it is still fresh;
+//! while a failure is remembered, no fetch is attempted.
 
 use std::time::Duration;
 
 use crate::time::Timestamp;
 
-/// How long what was fetched serves, and how long a failure is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetimes {
-    /// From a good fetch on: for so long nobody asks again.
+    /// After a successful fetch: no new fetch for this long.
     pub fresh: Duration,
-    /// From the last good fetch on: for so long it serves if there is nothing better.
+    /// After the last successful fetch: usable for this long.
     pub kept: Duration,
-    /// From a failed fetch on: for so long nobody tries again.
+    /// After a failed fetch: no new attempt for this long.
     pub failure: Duration,
 }
 
-/// What has been fetched so far, and how that went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Past {
-    /// When it was fetched last with success.
+    /// Last successful fetch.
     pub fetched_at: Option<Timestamp>,
-    /// When a fetch failed, if none has succeeded since.
+    /// Last failed fetch, if none has succeeded since.
     pub failed_at: Option<Timestamp>,
 }
 
-/// What to do with what there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freshness {
-    /// Serve it.
     Fresh,
-    /// Serve it, and fetch it anew meanwhile.
+    /// Use it, and fetch in the background.
     Refresh,
-    /// Serve it, and say that it is past its time: a fetch has failed a moment ago.
+    /// Use it and mark it as stale: a fetch failed recently.
     Stale,
-    /// There is nothing to serve: fetch, and wait for it.
+    /// Nothing to use: fetch and wait.
     Gone,
-    /// There is nothing to serve, and a fetch has failed a moment ago.
+    /// Nothing to use, and a fetch failed recently.
     NotYet,
 }
 
-/// Says what to do now with what there is.
 #[must_use]
 pub fn freshness(past: Past, lifetimes: &Lifetimes, now: Timestamp) -> Freshness {
     let is_within = |at: Option<Timestamp>, span| at.is_some_and(|at| now.since(at) < span);

@@ -1,13 +1,13 @@
-//! One hash for everything that must come out the same on every machine and in every release.
+//! Hashes that must be the same on every machine and in every release.
 //!
-//! XXH3 is a published, frozen algorithm, so fingerprints and jitter survive an upgrade. The maps
-//! here trust their keys (names of a rule book); they are not for keys that strangers choose.
+//! XXH3 is a published, frozen algorithm, so fingerprints and jitter survive an upgrade. The maps here trust
+//! their keys (names of a rule book); they are not for keys that outsiders choose.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128};
 
-/// A hash map without a random hasher; for lookups only, since its order means nothing.
+/// A hash map without a random hasher; for lookups only, since its order is arbitrary.
 #[expect(clippy::disallowed_types, reason = "this is the one place that swaps the hasher")]
 pub type Map<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<StableHasher>>;
 
@@ -15,7 +15,6 @@ pub type Map<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<StableHa
 #[expect(clippy::disallowed_types, reason = "this is the one place that swaps the hasher")]
 pub type Set<K> = std::collections::HashSet<K, BuildHasherDefault<StableHasher>>;
 
-/// Feeds [`Map`] and [`Set`] with XXH3.
 #[derive(Default)]
 pub struct StableHasher(u64);
 
@@ -34,13 +33,13 @@ impl Hasher for StableHasher {
     }
 }
 
-/// A 128-bit hash of the bytes: for ids and fingerprints that are stored.
+/// For ids and fingerprints that are stored.
 #[must_use]
 pub fn stable_128(bytes: &[u8]) -> u128 {
     xxh3_128(bytes)
 }
 
-/// A 64-bit hash of two numbers: `wyhash64`, published and frozen too, and a tenth of the time.
+/// `wyhash64`, published and frozen too, at a tenth of the cost.
 #[must_use]
 #[inline]
 pub fn stable_64_of(first: u64, second: u64) -> u64 {
@@ -56,7 +55,6 @@ fn product(first: u64, second: u64) -> (u64, u64) {
     (product as u64, (product >> 64) as u64)
 }
 
-/// A 64-bit hash of the bytes under a seed.
 #[must_use]
 pub fn stable_64(bytes: &[u8], seed: u64) -> u64 {
     xxh3_64_with_seed(bytes, seed)

@@ -12,64 +12,43 @@ use crate::hash;
 
 const NAME_BYTES_MAX: usize = 200;
 
-/// A name from a rule book: letters, digits, `-`, `_`, `.` and `:`, at most 200 of them. `/` stands
-/// between a service and its channel, so no name has it.
+/// A name from a rule book: letters, digits, `-`, `_`, `.` and `:`, at most 200 of them. `/` separates a
+/// service and its channel, so no name has it.
 ///
-/// The type parameter keeps a service's name from standing where a channel's belongs.
+/// The type parameter distinguishes the name of a service from that of a channel.
 pub struct Name<Of> {
     text: Arc<str>,
     of: PhantomData<fn() -> Of>,
 }
 
-/// Marks the name of a service.
 #[derive(Debug)]
-pub enum Service {}
-/// Marks the name of a channel of a service.
+pub enum ServiceMarker {}
 #[derive(Debug)]
-pub enum Channel {}
-/// Marks the name of a dependency.
+pub enum ChannelMarker {}
 #[derive(Debug)]
-pub enum Dependency {}
-/// Marks the name of a retry policy.
+pub enum DependencyMarker {}
 #[derive(Debug)]
-pub enum Policy {}
-/// Marks the name of a circuit breaker's settings.
+pub enum PolicyMarker {}
 #[derive(Debug)]
-pub enum Breaker {}
+pub enum BreakerMarker {}
 
-/// The name of a service.
-pub type ServiceName = Name<Service>;
-/// The name of a channel.
-pub type ChannelName = Name<Channel>;
-/// The name of a dependency.
-pub type DependencyName = Name<Dependency>;
-/// The name of a retry policy.
-pub type PolicyName = Name<Policy>;
-/// The name of a breaker's settings.
-pub type BreakerName = Name<Breaker>;
+pub type ServiceName = Name<ServiceMarker>;
+pub type ChannelName = Name<ChannelMarker>;
+pub type DependencyName = Name<DependencyMarker>;
+pub type PolicyName = Name<PolicyMarker>;
+pub type BreakerName = Name<BreakerMarker>;
 
-/// Why a text is no name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidName {
-    /// Nothing there.
     #[error("a name cannot be empty")]
     Empty,
-    /// Too long.
     #[error("a name has at most {NAME_BYTES_MAX} characters, this one has {length}")]
-    TooLong {
-        /// How long it is.
-        length: usize,
-    },
-    /// A character that names do not have.
-    #[error("a name has no {character:?}: letters from a to z, digits, `-`, `_`, `.` and `:` are fine")]
-    Character {
-        /// The first such character.
-        character: char,
-    },
+    TooLong { length: usize },
+    #[error("a name cannot contain {character:?}: use letters from a to z, digits, `-`, `_`, `.` and `:`")]
+    Character { character: char },
 }
 
 impl<Of> Name<Of> {
-    /// Checks the text and makes it a name.
     pub fn new(text: &str) -> Result<Self, InvalidName> {
         if text.is_empty() {
             return Err(InvalidName::Empty);
@@ -84,7 +63,7 @@ impl<Of> Name<Of> {
         }
     }
 
-    /// A name made of two others and a dot between them, however long that gets.
+    /// Two names joined by a dot, of any length.
     #[must_use]
     pub(crate) fn joined<A, B>(first: &Name<A>, second: &Name<B>) -> Self {
         Self { text: format!("{first}.{second}").into(), of: PhantomData }
@@ -96,7 +75,6 @@ impl<Of> Name<Of> {
         Self { text: Arc::clone(&other.text), of: PhantomData }
     }
 
-    /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
@@ -159,40 +137,36 @@ impl<Of> Serialize for Name<Of> {
     }
 }
 
-/// The place of an event or a delivery in the order in which a store took them; both share one count, from 1.
+/// The position of an event or a delivery in the order of a store; both share one count, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Seq(u64);
 
-/// Odd, so that multiplying by it loses nothing; 2^64 divided by the golden ratio, so that neighbours part.
+/// Odd, so that multiplication is reversible; 2^64 divided by the golden ratio, so that neighbours differ.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-/// Undoes [`SPREAD`].
+/// The inverse of [`SPREAD`].
 const GATHER: u64 = 0xf1de_83e1_9937_733d;
 const _: () = assert!(SPREAD.wrapping_mul(GATHER) == 1);
 
 impl Seq {
-    /// Before the first.
     pub const NONE: Self = Self(0);
 
-    /// From the number in a store.
     #[must_use]
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
 
-    /// The number.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// The one after.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0 + 1)
     }
 
-    /// The same number as people see it: neighbours look nothing alike, and its first digits depend only on
-    /// the last bits of the number, so that a few digits find it again without an index.
+    /// The number as users see it: neighbours look nothing alike, and its first digits depend only on the
+    /// last bits of the number, so that a few digits find it without an index.
     #[must_use]
     const fn scattered(self) -> u64 {
         self.0.wrapping_mul(SPREAD).reverse_bits()
@@ -203,7 +177,7 @@ impl Seq {
     }
 }
 
-/// The first digits of a [`Receipt`] or a [`DeliveryId`], as people type them.
+/// The first digits of a [`Receipt`] or a [`DeliveryId`], as users type them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdPrefix {
     remainder: u64,
@@ -224,7 +198,7 @@ impl IdPrefix {
         Some(Self { remainder, bits })
     }
 
-    /// Every place that begins so, the latest first, up to that last one.
+    /// Every seq that begins so, latest first, up to `last`.
     pub fn places(self, last: Seq) -> impl Iterator<Item = Seq> {
         let step = 1_u64.checked_shl(self.bits);
         let first = (self.remainder <= last.0).then(|| match step {
@@ -236,18 +210,16 @@ impl IdPrefix {
     }
 }
 
-/// What the sender of an event gets to find it again by: 64 bits, shown as 16 hexadecimal digits.
+/// Identifies an accepted event for its sender: 64 bits, shown as 16 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Receipt(u64);
 
 impl Receipt {
-    /// The receipt for the event at that place.
     #[must_use]
     pub const fn of(event: Seq) -> Self {
         Self(event.scattered())
     }
 
-    /// The place of the event.
     #[must_use]
     pub const fn seq(self) -> Seq {
         Seq::gathered(self.0)
@@ -275,32 +247,29 @@ impl fmt::Debug for Receipt {
 
 /// One delivery of one event to one service: 128 bits, shown as 32 hexadecimal digits.
 ///
-/// The first half is its place in the store, so that it is found without an index; the second half is a
-/// hash of what it delivers, so that two stores never give one id to different things.
+/// The first half is its seq, so that it is found without an index; the second half is a hash of its content,
+/// so that two stores never give one id to different things.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeliveryId(pub u128);
 
 impl DeliveryId {
-    /// The delivery at that place, of something with that hash.
     #[must_use]
     pub const fn new(seq: Seq, content: u64) -> Self {
         Self((seq.scattered() as u128) << 64 | content as u128)
     }
 
-    /// Its place in the store.
     #[must_use]
     pub const fn seq(self) -> Seq {
         Seq::gathered((self.0 >> 64) as u64)
     }
 
-    /// The hash of what it delivers.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
     pub const fn content(self) -> u64 {
         self.0 as u64
     }
 
-    /// Reads all 32 digits, with or without what a `webhook-id` begins with.
+    /// Reads all 32 digits, with or without the prefix of a `webhook-id`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.strip_prefix("msg_").unwrap_or(text);
@@ -321,16 +290,14 @@ impl fmt::Debug for DeliveryId {
     }
 }
 
-/// The number of an attempt, counted from 1.
+/// Counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Attempt(NonZeroU32);
 
 impl Attempt {
-    /// The first attempt.
     pub const FIRST: Self = Self(NonZeroU32::MIN);
 
-    /// The attempt of that number; none is number 0.
     #[must_use]
     pub const fn new(number: u32) -> Option<Self> {
         match NonZeroU32::new(number) {
@@ -339,32 +306,31 @@ impl Attempt {
         }
     }
 
-    /// The number, from 1.
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0.get()
     }
 
-    /// The attempt after this one; the last number there is repeats.
+    /// Saturates.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
 }
 
-/// What makes one run's randomness differ from another's.
+/// Makes one run's randomness differ from another's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seed(pub u64);
 
 impl Seed {
-    /// A number that depends on the seed, the delivery and the attempt and on nothing else, so one
-    /// extra event changes no other's delays.
+    /// Depends on the seed, the delivery and the attempt and on nothing else, so one extra event changes no
+    /// other's delays.
     #[must_use]
     #[inline]
     pub fn draw(self, delivery: DeliveryId, attempt: Attempt) -> u64 {
         #[expect(clippy::cast_possible_truncation, reason = "one half after the other")]
         let (low, high) = (delivery.0 as u64, (delivery.0 >> 64) as u64);
-        // A step through all 64-bit numbers, so that attempts of one delivery never meet.
+        // A step through all 64-bit numbers, so that attempts of one delivery never collide.
         let step = u64::from(attempt.get()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         hash::stable_64_of(low ^ self.0, high ^ step)
     }

@@ -8,7 +8,7 @@ pub mod reprocess;
 
 use serde::{Deserialize, Serialize};
 
-/// A letter's number: letters that died later have larger ones, and one that dies again gets a new one.
+/// Later dead letters have larger numbers; one that fails again gets a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LetterNumber(pub u64);

@@ -19,7 +19,6 @@ pub mod limits;
 pub mod mask;
 pub mod metric_names;
 pub mod policy;
-pub mod position;
 pub mod quota;
 pub mod redact;
 pub mod schedule;

@@ -1,12 +1,11 @@
-//! Masks what is secret in addresses, for readers who must not know it: credentials, query values, fragments,
-//! and the parts of a path that may be a secret.
+//! Masks secrets in addresses: credentials, query values, fragments, and path segments that may be secret.
 //!
-//! Whoever knows the address of a webhook may post there, so its path is a secret like a password. That is
-//! known of receivers and ntfy topics, and of the hosts of well-known services. Of any other address, path
-//! segments are shown only if they are plain words, as in `/v1/orders`.
+//! The address of a webhook is a credential, so its path is a secret. That applies to receivers, ntfy topics
+//! and the hosts of well-known services. For any other address, path segments are shown only if they are plain
+//! words, as in `/v1/orders`.
 //!
-//! Invariants: a star takes the place of each byte, so that all else stands where it stood; a text that was
-//! masked twice reads as one that was masked once; what cannot be told apart is masked.
+//! Invariants: each byte is replaced by a star, so that positions stay the same; masking twice equals masking
+//! once; in doubt, mask.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -14,9 +13,9 @@ use std::ops::Range;
 use crate::book::RuleBook;
 use crate::book::connectors::{AddressUse, Connectors, Edge};
 use crate::book::problem::Problems;
-use crate::book::yaml::{self, Node, Value};
+use crate::book::yaml::{self, YamlNode, YamlValue};
 
-/// Hosts whose addresses are secrets as a whole; those under them too.
+/// Hosts, with subdomains, whose addresses are secret as a whole.
 const WEBHOOK_HOSTS: [&str; 18] = [
     "azure.com",
     "discord.com",
@@ -37,28 +36,27 @@ const WEBHOOK_HOSTS: [&str; 18] = [
     "webhook.site",
     "zapier.com",
 ];
-/// What stands between a scheme and the rest; JSON may write a slash with a backslash before it.
+/// After the scheme; JSON may escape the slashes.
 const SEPARATORS: [&str; 2] = ["://", ":\\/\\/"];
-/// The longest path segment that passes for a plain word.
+/// Longest path segment that counts as a plain word.
 const WORD_BYTES_MAX: usize = 24;
-/// How many digits and how many capitals it may have, as in `v1` or `placeOrder`.
+/// Digits and capitals allowed in a plain word, as in `v1` or `placeOrder`.
 const WORD_ODD_MAX: usize = 2;
 
-/// The text with the secret parts of every address in it masked, as far as an address shows them itself.
+/// Without knowledge of a rule book.
 #[must_use]
 pub fn mask_addresses(text: &str) -> Cow<'_, str> {
-    mask(text, Path::ByWords)
+    mask(text, MaskedPath::ByWords)
 }
 
-/// What is known of the addresses of one rule book, to mask them in any text.
+/// Known secret addresses of one rule book, to mask them in any text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AddressMask {
-    /// Addresses that are secrets as a whole, and how they are shown.
+    /// Secret addresses, and how they are shown.
     known: Vec<(String, String)>,
 }
 
 impl AddressMask {
-    /// For what is told of that book.
     #[must_use]
     pub fn of(book: &RuleBook) -> Self {
         let sections = book.sections();
@@ -68,29 +66,28 @@ impl AddressMask {
         Self::knowing(secret.flat_map(|endpoint| &endpoint.profile.addresses).map(String::as_str))
     }
 
-    /// For what is told of a book that may be wrong: what can be read of its receivers is known.
+    /// For a book that may be invalid: uses the receivers that can be read.
     #[must_use]
     pub fn of_text(text: &str, connectors: &Connectors) -> Self {
         let root = yaml::read(text, &mut Problems::default());
         let receivers = root.as_ref().and_then(|root| root.get("receivers"));
-        let receivers = receivers.into_iter().flat_map(Node::entries).map(|(_, receiver)| receiver);
+        let receivers = receivers.into_iter().flat_map(YamlNode::entries).map(|(_, receiver)| receiver);
         let secret = |receiver| {
             let kinds = connectors.of(Edge::Receiver).filter(|kind| kind.address == AddressUse::Secret);
-            kinds.filter_map(move |kind| Node::get(receiver, kind.key())?.text())
+            kinds.filter_map(move |kind| YamlNode::get(receiver, kind.key())?.text())
         };
         Self::knowing(receivers.flat_map(secret))
     }
 
     fn knowing<'a>(addresses: impl Iterator<Item = &'a str>) -> Self {
-        let masked = |address: &str| (address.to_owned(), mask(address, Path::Whole).into_owned());
+        let masked = |address: &str| (address.to_owned(), mask(address, MaskedPath::Whole).into_owned());
         let mut known: Vec<(String, String)> = addresses.map(masked).collect();
-        // One may be the beginning of another.
+        // One may be a prefix of another.
         known.sort_unstable_by(|(one, _), (other, _)| other.len().cmp(&one.len()).then(one.cmp(other)));
         known.dedup();
         Self { known }
     }
 
-    /// The text without what is secret in addresses.
     #[must_use]
     pub fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut hidden = Cow::Borrowed(text);
@@ -105,8 +102,7 @@ impl AddressMask {
         }
     }
 
-    /// The text of a rule book without what is secret in addresses, however they are written: a value that
-    /// hides one behind escapes or line breaks is masked whole.
+    /// A value that hides an address behind escapes or line breaks is masked as a whole.
     #[must_use]
     pub fn hide_in_book(&self, text: &str) -> String {
         let mut hidden = text.to_owned();
@@ -125,10 +121,10 @@ impl AddressMask {
         }
     }
 
-    /// The places of values that have something to hide and are not written as they read.
-    fn find_disguised(&self, book: &str, node: &Node, spans: &mut Vec<Range<usize>>) {
+    /// Spans of values with secrets whose source text differs from their value.
+    fn find_disguised(&self, book: &str, node: &YamlNode, spans: &mut Vec<Range<usize>>) {
         match &node.value {
-            Value::Scalar { text, .. } => {
+            YamlValue::Scalar { text, .. } => {
                 let place = |byte: u32| usize::try_from(byte).unwrap_or(usize::MAX);
                 let span = place(node.span.start)..place(node.span.end);
                 let is_disguised = book.get(span.clone()).is_some_and(|raw| !raw.contains(&**text));
@@ -136,33 +132,30 @@ impl AddressMask {
                     spans.push(span);
                 }
             }
-            Value::Map(entries) => {
+            YamlValue::Map(entries) => {
                 for (key, value) in entries {
                     self.find_disguised(book, key, spans);
                     self.find_disguised(book, value, spans);
                 }
             }
-            Value::List(items) => items.iter().for_each(|item| self.find_disguised(book, item, spans)),
-            Value::Null | Value::Refused => {}
+            YamlValue::List(items) => items.iter().for_each(|item| self.find_disguised(book, item, spans)),
+            YamlValue::Null | YamlValue::Refused => {}
         }
     }
 }
 
-/// How much of a path is shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Path {
-    /// Plain words.
+enum MaskedPath {
     ByWords,
-    /// Nothing.
     Whole,
 }
 
-fn mask(text: &str, path: Path) -> Cow<'_, str> {
+fn mask(text: &str, path: MaskedPath) -> Cow<'_, str> {
     let mut shown = Cow::Borrowed(text);
     let mut end = 0;
     for (colon, _) in text.match_indices(':') {
         let after = SEPARATORS.into_iter().find(|separator| text[colon..].starts_with(separator));
-        // An address within another is masked with it.
+        // A nested address is masked with the outer one.
         let Some(start) = after.map(|separator| colon + separator.len()).filter(|_| colon >= end) else {
             continue;
         };
@@ -175,7 +168,7 @@ fn mask(text: &str, path: Path) -> Cow<'_, str> {
     shown
 }
 
-/// Where the address ends whose scheme ends at that colon.
+/// The end of the address whose scheme ends at `colon`.
 fn end_of(text: &str, colon: usize, start: usize) -> usize {
     let is_scheme = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '.' | '-');
     let quote = text[..colon].trim_end_matches(is_scheme).chars().next_back();
@@ -192,8 +185,7 @@ fn end_of(text: &str, colon: usize, start: usize) -> usize {
     start + address.trim_end_matches([',', ';', '.', ')', ']', '}']).len()
 }
 
-/// What follows `://`, masked.
-fn masked(address: &str, path: Path) -> String {
+fn masked(address: &str, path: MaskedPath) -> String {
     let is_slash = |c: char| matches!(c, '/' | '\\');
     let authority_end = address.find(|c| is_slash(c) || matches!(c, '?' | '#')).unwrap_or(address.len());
     let (authority, rest) = address.split_at(authority_end);
@@ -205,18 +197,18 @@ fn masked(address: &str, path: Path) -> String {
 
     let mut shown = user.map_or_else(String::new, |user| stars(user, |c| c == ':') + "@");
     shown += host;
-    let mut path = if is_webhook_host(host) { Path::Whole } else { path };
+    let mut path = if is_webhook_host(host) { MaskedPath::Whole } else { path };
     for segment in segments.split_inclusive(is_slash) {
         let word = segment.trim_end_matches(is_slash);
-        if path == Path::ByWords && is_word(word) {
+        if path == MaskedPath::ByWords && is_word(word) {
             shown += segment;
         } else {
             shown += &stars(segment, is_slash);
         }
-        // What follows is how a caller shows that it may, or an address within this one.
+        // The rest is a credential, or a nested address.
         let lower = word.to_ascii_lowercase();
         if lower.starts_with("hook") || lower.starts_with("webhook") || word.ends_with(':') {
-            path = Path::Whole;
+            path = MaskedPath::Whole;
         }
     }
     for part in query.split_inclusive(['?', '&', ';']) {
@@ -231,7 +223,7 @@ fn masked(address: &str, path: Path) -> String {
     shown + &stars(fragment, |c| c == '#')
 }
 
-/// A star for each byte but of those characters that stay.
+/// One star per byte, except for characters that stay.
 fn stars(text: &str, stays: impl Fn(char) -> bool) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,33 +1,24 @@
-//! The names of all metrics: one table for the page that scrapers read, for exported alert rules and for the docs.
+//! All metric names, for the metrics page, exported alert rules and the reference.
 //!
-//! Invariant: a name never changes its meaning, its kind or its labels once released.
+//! Invariant: a name never changes its meaning, kind or labels once released.
 
-/// A metric as Prometheus knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetricName {
-    /// Its name.
     pub name: &'static str,
-    /// What kind of figure it is.
     pub kind: MetricKind,
-    /// Its labels, in the order in which they are written.
+    /// In writing order.
     pub labels: &'static [&'static str],
-    /// One sentence about it.
     pub help: &'static str,
 }
 
-/// What kind of figure a metric is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
-    /// It only grows.
     Counter,
-    /// It goes up and down.
     Gauge,
-    /// Counts by range.
     Histogram,
 }
 
 impl MetricKind {
-    /// The word in the text format.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -50,267 +41,197 @@ const fn histogram(name: &'static str, labels: &'static [&'static str], help: &'
     MetricName { name, kind: MetricKind::Histogram, labels, help }
 }
 
-/// Attempts by how they ended.
 pub const ATTEMPTS: MetricName = counter(
     "redrive_attempts_total",
     &["service", "channel", "event_type", "outcome"],
     "Attempts that have ended, delivered or failed.",
 );
-/// Failed attempts by category.
 pub const FAILURES: MetricName = counter(
     "redrive_failures_total",
     &["service", "channel", "event_type", "category"],
     "Attempts that failed, by category.",
 );
-/// Attempts of a queue by how they ended.
 pub const SERVICE_ATTEMPTS: MetricName = counter(
     "redrive_service_attempts_total",
     &["service", "channel", "outcome"],
     "Attempts of all event types that have ended, delivered or failed.",
 );
-/// Failed attempts of a queue by category.
 pub const SERVICE_FAILURES: MetricName = counter(
     "redrive_service_failures_total",
     &["service", "channel", "category"],
     "Attempts of all event types that failed, by category.",
 );
-/// Failed attempts by code.
 pub const FAILURES_BY_CODE: MetricName = counter(
     "redrive_failures_by_code_total",
     &["service", "channel", "code"],
     "Attempts that failed, by code.",
 );
-/// Calls to a dependency by how they ended.
 pub const DEPENDENCY_ATTEMPTS: MetricName = counter(
     "redrive_dependency_attempts_total",
     &["dependency", "outcome"],
     "Calls to a dependency that have ended, delivered or failed.",
 );
-/// Failed calls to a dependency by category.
 pub const DEPENDENCY_FAILURES: MetricName = counter(
     "redrive_dependency_failures_total",
     &["dependency", "category"],
     "Calls to a dependency that failed, by category.",
 );
-/// Calls that were answered 503.
 pub const UNAVAILABLE: MetricName =
     counter("redrive_unavailable_total", &["dependency"], "Calls to a dependency that were answered 503.");
-/// Calls that say that our credentials are wrong.
 pub const AUTH_FAILURES: MetricName = counter(
     "redrive_auth_failures_total",
     &["dependency"],
-    "Calls to a dependency that say that our credentials are wrong.",
+    "Calls to a dependency that rejected the credentials.",
 );
-/// Calls that say that something is configured wrongly.
 pub const CONFIG_FAILURES: MetricName = counter(
     "redrive_config_failures_total",
     &["dependency"],
-    "Calls to a dependency that say that something is configured wrongly, other than credentials.",
+    "Calls to a dependency that failed because of wrong configuration, other than credentials.",
 );
-/// First attempts.
 pub const FIRST_ATTEMPTS: MetricName = counter(
     "redrive_first_attempts_total",
     &["service", "channel"],
     "First attempts of deliveries that have ended.",
 );
-/// Deliveries that needed a retry.
 pub const RETRIED: MetricName = counter(
     "redrive_deliveries_retried_total",
     &["service", "channel"],
-    "Deliveries whose first attempt was followed by another.",
+    "Deliveries that were retried at least once.",
 );
-/// Deliveries by how they ended.
 pub const DELIVERIES: MetricName = counter(
     "redrive_deliveries_total",
     &["service", "channel", "outcome"],
     "Deliveries that have ended, delivered or dead.",
 );
-/// Deliveries that ran out of retries.
 pub const EXHAUSTED: MetricName = counter(
     "redrive_deliveries_exhausted_total",
     &["service", "channel"],
     "Deliveries that ran out of retries.",
 );
-/// How often a breaker has opened.
 pub const BREAKER_TRIPS: MetricName =
     counter("redrive_breaker_trips_total", &["dependency"], "How often the breaker has opened from closed.");
-/// The state of a breaker.
 pub const BREAKER_STATE: MetricName = gauge(
     "redrive_breaker_state",
     &["dependency", "state"],
     "1 for the state that the breaker is in (closed, open or half-open), 0 for the others.",
 );
-/// Dead letters.
 pub const DEAD_LETTERS: MetricName =
-    gauge("redrive_dead_letters", &["service", "channel"], "Dead letters that nobody has dealt with.");
-/// The age of the oldest dead letter.
+    gauge("redrive_dead_letters", &["service", "channel"], "Dead letters that are still open.");
 pub const DEAD_LETTER_AGE: MetricName = gauge(
     "redrive_dead_letter_oldest_age_seconds",
     &["service", "channel"],
-    "How long ago the oldest dead letter died; 0 if there is none.",
+    "Age of the oldest dead letter; 0 if there is none.",
 );
-/// Deliveries that wait.
 pub const WAITING: MetricName =
-    gauge("redrive_waiting", &["service", "channel"], "Deliveries that are not over.");
-/// The age of the oldest delivery that waits.
+    gauge("redrive_waiting", &["service", "channel"], "Deliveries that are not finished.");
 pub const OLDEST_WAITING: MetricName = gauge(
     "redrive_oldest_waiting_age_seconds",
     &["service", "channel"],
-    "How long ago the oldest delivery that is not over was accepted; 0 if there is none.",
+    "Age of the oldest unfinished delivery; 0 if there is none.",
 );
-/// What was refused at the doors.
-pub const DOOR_REFUSALS: MetricName =
-    counter("redrive_door_refusals_total", &[], "Calls at the doors with a bad key or a bad signature.");
-/// How long attempts took.
+pub const AUTH_REJECTED: MetricName =
+    counter("redrive_auth_rejected_total", &[], "Requests rejected for a bad key or signature.");
 pub const ATTEMPT_DURATION: MetricName = histogram(
     "redrive_attempt_duration_seconds",
     &["service", "channel"],
-    "How long attempts took, in seconds.",
+    "Duration of attempts, in seconds.",
 );
-/// How long calls to a dependency took.
 pub const DEPENDENCY_DURATION: MetricName = histogram(
     "redrive_dependency_duration_seconds",
     &["dependency"],
-    "How long calls to a dependency took, in seconds.",
+    "Duration of calls to a dependency, in seconds.",
 );
 
-/// Retries.
 pub const RETRIES: MetricName =
-    counter("redrive_retries_total", &["service", "channel"], "Attempts that are followed by another.");
-/// Attempts of a delivery.
+    counter("redrive_retries_total", &["service", "channel"], "Attempts that were followed by a retry.");
 pub const ATTEMPTS_PER_DELIVERY: MetricName = histogram(
     "redrive_attempts_per_delivery",
     &["service", "channel"],
-    "How many attempts deliveries took that have ended; those with more than the last range are in it.",
+    "Attempts per finished delivery; the last range includes all above it.",
 );
-/// How long deliveries waited.
 pub const WAITED: MetricName = histogram(
     "redrive_waited_seconds",
     &["service", "channel"],
     "How long deliveries waited for their first attempt, in seconds.",
 );
-/// Deliveries that were held.
 pub const HELD: MetricName = counter(
     "redrive_held_total",
     &["service", "channel"],
-    "How often deliveries were held without burning a retry.",
+    "How often deliveries were held without using a retry.",
 );
-/// Deliveries behind another of their session.
 pub const BEHIND: MetricName = gauge(
     "redrive_behind",
     &["service", "channel"],
-    "Deliveries that wait behind another of their session; they are among the waiting.",
+    "Deliveries blocked by an earlier one of their session; included in the waiting.",
 );
-/// Whether a service is paused.
 pub const PAUSED: MetricName =
     gauge("redrive_paused", &["service", "channel"], "1 if the service is paused, else 0.");
-/// Calls under way.
 pub const IN_FLIGHT: MetricName = gauge("redrive_in_flight", &["dependency"], "Calls that are under way.");
-/// How often a dependency asked to wait.
 pub const DEPENDENCY_HOLDS: MetricName = counter(
     "redrive_dependency_holds_total",
     &["dependency"],
-    "How often the dependency asked everybody to wait.",
+    "How often the dependency asked callers to slow down.",
 );
-/// Events that were taken.
-pub const EVENTS_ACCEPTED: MetricName =
-    counter("redrive_events_accepted_total", &[], "Events that were taken and are new.");
-/// Events that had come before.
+pub const EVENTS_ACCEPTED: MetricName = counter("redrive_events_accepted_total", &[], "New events accepted.");
 pub const EVENTS_DUPLICATES: MetricName =
-    counter("redrive_events_duplicates_total", &[], "Events that had come before.");
-/// Events that nobody wanted.
-pub const EVENTS_UNROUTED: MetricName = counter(
-    "redrive_events_unrouted_total",
-    &[],
-    "Events that nobody wanted when they came; they are among the accepted.",
-);
-/// Submissions that were refused.
+    counter("redrive_events_duplicates_total", &[], "Duplicate events.");
+pub const EVENTS_UNROUTED: MetricName =
+    counter("redrive_events_unrouted_total", &[], "Accepted events that no service subscribed to.");
 pub const EVENTS_REFUSED: MetricName =
-    counter("redrive_events_refused_total", &[], "Submissions that were refused, for whatever reason.");
-/// How late duplicates came.
-pub const REDELIVERED: MetricName = histogram(
-    "redrive_redelivered_seconds",
-    &[],
-    "How long after the first the duplicates came, in seconds.",
-);
-/// Events in the store.
+    counter("redrive_events_refused_total", &[], "Submissions that were refused.");
+pub const REDELIVERED: MetricName =
+    histogram("redrive_redelivered_seconds", &[], "Time between an event and its duplicates, in seconds.");
 pub const EVENTS_STORED: MetricName = gauge("redrive_events_stored", &[], "Events in the store.");
-/// Events without a service.
 pub const UNROUTED: MetricName =
-    gauge("redrive_unrouted", &[], "Events in the store that nobody has wanted so far.");
-/// What nobody would start.
+    gauge("redrive_unrouted", &[], "Events in the store that no service has subscribed to.");
 pub const STRANDED: MetricName = gauge(
     "redrive_stranded",
     &[],
-    "Deliveries of the store that the engine does not know though it should: anything but 0 is a fault.",
+    "Deliveries in the store that the engine has lost track of; anything but 0 is a bug.",
 );
-/// Settlements that came too late.
 pub const STALE_SETTLEMENTS: MetricName =
     counter("redrive_stale_settlements_total", &[], "Settlements that came too late and changed nothing.");
-/// Replays under way.
-pub const OPEN_REPLAYS: MetricName = gauge("redrive_open_replays", &[], "Replays that are not over.");
-/// How large the store is.
-pub const STORE_BYTES: MetricName =
-    gauge("redrive_store_bytes", &[], "How much of a disk the store takes, in bytes.");
-/// What has happened.
-pub const HAPPENINGS: MetricName = counter(
-    "redrive_happenings_total",
-    &["what"],
-    "What has happened, by the kinds that `redrive tail` shows.",
-);
-/// How webhooks were answered.
-pub const HOOK_ANSWERS: MetricName = counter(
-    "redrive_hook_answers_total",
-    &["source", "answer"],
-    "Calls of webhook sources by how they were answered.",
-);
-/// How far behind sources are.
-pub const SOURCE_LAG: MetricName = gauge(
-    "redrive_source_lag",
-    &["source"],
-    "Messages of a source that are not acknowledged, as was last known.",
-);
-/// Whether sources are connected.
+pub const OPEN_REPLAYS: MetricName = gauge("redrive_open_replays", &[], "Replays in progress.");
+pub const STORE_BYTES: MetricName = gauge("redrive_store_bytes", &[], "Size of the store on disk, in bytes.");
+pub const ACTIVITY: MetricName =
+    counter("redrive_activity_total", &["what"], "Activity by kind, as `redrive tail` shows it.");
+pub const HOOK_ANSWERS: MetricName =
+    counter("redrive_hook_answers_total", &["source", "answer"], "Calls to webhook sources by answer.");
+pub const SOURCE_LAG: MetricName =
+    gauge("redrive_source_lag", &["source"], "Messages of a source not yet acknowledged, as last reported.");
 pub const SOURCE_UP: MetricName =
     gauge("redrive_source_up", &["source"], "Whether a source is connected: 1 if it is.");
-/// What messages came to.
 pub const SOURCE_MESSAGES: MetricName = counter(
     "redrive_source_messages_total",
     &["source", "verdict"],
-    "Messages of sources by what they came to: durable, duplicate or refused.",
+    "Messages of sources by result: durable, duplicate or refused.",
 );
-/// Events in the archive.
 pub const ARCHIVED: MetricName =
     counter("redrive_archived_total", &[], "Events that were written to the archive.");
-/// Events that are not.
 pub const ARCHIVE_LEFT_OUT: MetricName =
-    counter("redrive_archive_left_out_total", &[], "Events that were left out of the archive.");
-/// How far the archive is behind.
+    counter("redrive_archive_left_out_total", &[], "Events missing from the archive.");
 pub const ARCHIVE_BEHIND: MetricName = gauge(
     "redrive_archive_behind_seconds",
     &[],
-    "How long ago the oldest event was accepted that is not in the archive yet; 0 if all are.",
+    "Age of the oldest event not yet in the archive; 0 if all are.",
 );
-/// Spans that were sent.
 pub const SPANS_SENT: MetricName =
-    counter("redrive_spans_sent_total", &[], "Spans that a collector of traces has taken.");
-/// Spans that nobody got.
-pub const SPANS_DROPPED: MetricName =
-    counter("redrive_spans_dropped_total", &[], "Spans that no collector of traces has taken.");
-/// How old a part of the page is.
+    counter("redrive_spans_sent_total", &[], "Spans exported to the trace collector.");
+pub const SPANS_DROPPED: MetricName = counter(
+    "redrive_spans_dropped_total",
+    &[],
+    "Spans dropped because the trace collector did not accept them.",
+);
 pub const METRICS_AGE: MetricName = gauge(
     "redrive_metrics_age_seconds",
     &["part"],
-    "How old the figures of a part of this page are; a part that is missing has no series.",
+    "Age of the figures of each part of this page; a missing part has no series.",
 );
-/// Which release it is.
 pub const BUILD_INFO: MetricName =
     gauge("redrive_build_info", &["version"], "1, with the release as a label.");
-/// When it started.
 pub const START_TIME: MetricName =
     gauge("redrive_start_time_seconds", &[], "When the server started, in seconds since 1970.");
 
-/// Every metric there is.
 pub const ALL: &[MetricName] = &[
     ATTEMPTS,
     FAILURES,
@@ -332,7 +253,7 @@ pub const ALL: &[MetricName] = &[
     DEAD_LETTER_AGE,
     WAITING,
     OLDEST_WAITING,
-    DOOR_REFUSALS,
+    AUTH_REJECTED,
     ATTEMPT_DURATION,
     DEPENDENCY_DURATION,
     RETRIES,
@@ -354,7 +275,7 @@ pub const ALL: &[MetricName] = &[
     STALE_SETTLEMENTS,
     OPEN_REPLAYS,
     STORE_BYTES,
-    HAPPENINGS,
+    ACTIVITY,
     HOOK_ANSWERS,
     SOURCE_LAG,
     SOURCE_UP,

@@ -1,59 +1,53 @@
-//! How many requests somebody may make: so many at once, and then as many as come back with time.
+//! Rate limits per caller: a burst, refilled over time (generic cell rate algorithm).
 //!
-//! One number for each caller is enough (this is the generic cell rate algorithm): the moment at which all
-//! of its quota is back. Each request moves it on by what one request costs, and one that would move it
-//! further than the quota allows is refused and costs nothing.
+//! One number per caller is enough: the time at which its quota is full again. Each request moves it by the
+//! cost of one request; a request that would move it beyond the quota is refused and costs nothing.
 //!
 //! Invariants:
-//! - over any span, no more pass than the quota and what came back in that span;
-//! - a caller that has been quiet for the window has all of it again, and may be forgotten.
+//! - over any span, at most the quota plus the refill of that span passes;
+//! - after a quiet window a caller has its full quota again, and may be forgotten.
 
 use std::time::Duration;
 
 use crate::text::Rate;
 use crate::time::Timestamp;
 
-/// A quota as it is told to callers: so many requests in each window.
+/// Requests per window, as shown to callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
-    /// How many may come at once.
+    /// Largest burst.
     pub requests: u32,
-    /// How long it takes until all of them are back, in whole seconds.
+    /// Time to refill completely.
     pub window_seconds: u32,
-    /// How long it takes until one is back.
+    /// Time to refill one request.
     every: Duration,
 }
 
-/// What a request left of a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowed {
-    /// The quota.
     pub quota: Quota,
-    /// How many more may come now.
+    /// Requests allowed right now.
     pub remaining: u32,
-    /// When all of it is back.
+    /// Time until the quota is full.
     pub whole_after: Duration,
 }
 
-/// The quota is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("more than {} requests in {} s", quota.requests, quota.window_seconds)]
 pub struct TooMany {
-    /// The quota.
     pub quota: Quota,
-    /// When one more may come; never zero.
+    /// Never zero.
     pub retry_after: Duration,
 }
 
-/// The units that a quota is told in, in seconds: the smallest in which a whole request fits.
+/// In seconds; the smallest unit in which one request fits is used.
 const UNITS_SECONDS: [u32; 4] = [1, 60, 60 * 60, 24 * 60 * 60];
 
 impl Quota {
-    /// What a rate comes to: as many as it allows in a second, or else in a minute, an hour or a day. A rate
-    /// of less than one a day is taken for that.
+    /// Requests per second, or else per minute, hour or day; at least one a day.
     #[must_use]
     pub fn of(rate: Rate) -> Self {
-        // What was written as ten a minute must not become nine by a rounded division.
+        // Rounding must not turn ten a minute into nine.
         let count = |unit: u32| rate.as_per_second() * f64::from(unit) * (1.0 + 1e-9);
         let fitting = UNITS_SECONDS.into_iter().find(|unit| count(*unit) >= 1.0);
         let unit = fitting.unwrap_or(UNITS_SECONDS[UNITS_SECONDS.len() - 1]);
@@ -67,25 +61,22 @@ impl Quota {
         }
     }
 
-    /// How long all of it takes to come back.
     fn whole(self) -> Duration {
         self.every.saturating_mul(self.requests)
     }
 }
 
-/// What a caller has used of its quota.
+/// Usage of one caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meter {
     whole_at: Timestamp,
 }
 
 impl Meter {
-    /// Nothing is used.
     pub const UNUSED: Self = Self { whole_at: Timestamp::EPOCH };
 
-    /// One more request.
     pub fn take(&mut self, quota: Quota, now: Timestamp) -> Result<Allowed, TooMany> {
-        // A quota that has become smaller since then owes no more than all of itself.
+        // After the quota was lowered, no more than the whole quota is owed.
         let owed = self.whole_at.since(now).min(quota.whole());
         let would_owe = owed + quota.every;
         let Some(left) = quota.whole().checked_sub(would_owe) else {
@@ -97,7 +88,7 @@ impl Meter {
         Ok(Allowed { quota, remaining, whole_after: would_owe })
     }
 
-    /// Whether nothing is lost if it is forgotten.
+    /// Whether forgetting it changes nothing.
     #[must_use]
     pub fn is_at_rest(self, now: Timestamp) -> bool {
         self.whole_at <= now

@@ -1,51 +1,50 @@
-//! Takes out of a text what no log may hold: secrets, and what tells of people.
+//! Removes secrets and personal data from texts before they are logged.
 //!
-//! The texts are those of others: what a target answered, where an address leads. So this goes by looks, and
-//! where it cannot tell it hides too much rather than too little: `token: expired` loses its last word. What
-//! stays is what one needs to find the cause: words, names, event types, UUIDs, receipts, statuses, times.
+//! The texts come from outside: answers of targets, addresses. Detection goes by appearance, and in doubt hides
+//! too much: `token: expired` loses its last word. What helps to find a cause stays: words, names, event types,
+//! UUIDs, receipts, statuses, times.
 //!
-//! Invariants: a text is read in time that grows with its length alone; what is hidden stays hidden, so that
-//! a text that went through twice reads as one that went through once; and a text without anything to hide
-//! comes back as it is, uncopied.
+//! Invariants: linear in the length of the text; redacting twice equals redacting once; a text with nothing to
+//! hide is returned uncopied.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-/// Stands for something that opens a door.
+/// Replaces a credential.
 pub const SECRET: &str = "[secret]";
-/// Stands for a mail address.
+/// Replaces a mail address.
 pub const EMAIL: &str = "[email]";
-/// Stands for the number of a card, an account or a telephone.
+/// Replaces a card, account or telephone number.
 pub const NUMBER: &str = "[number]";
 
-/// A known secret that is shorter is not looked for: it would turn up within plain words.
+/// Shorter known secrets would match within plain words.
 const KNOWN_BYTES_MIN: usize = 4;
-/// From this length on a word of letters and digits in turns is taken for a secret.
+/// Minimum length of a random-looking word of letters and digits.
 const RANDOM_BYTES_MIN: usize = 20;
-/// From this length on a word of hexadecimal digits is; receipts and fingerprints have 16 of them.
+/// Minimum length of a random-looking hexadecimal word; receipts and fingerprints have 16 digits.
 const HEX_BYTES_MIN: usize = 24;
-/// How many digits a random word has at least; a name with a version has fewer.
+/// Minimum digits of a random word; a name with a version has fewer.
 const RANDOM_DIGITS_MIN: usize = 2;
-/// A random word changes between small letters, capitals and digits at least once in so many characters.
+/// A random word changes between lower case, capitals and digits at least once per this many characters.
 const RANDOM_CHANGE_EVERY: usize = 4;
-/// How many digits the number of a payment card has.
+/// Digits of a payment card number.
 const CARD_DIGITS: std::ops::RangeInclusive<usize> = 13..=19;
 
-/// The text without what nobody should read in a log.
+/// The text without secrets and personal data.
 #[must_use]
 pub fn redact(text: &str) -> Cow<'_, str> {
     apply(&GUESSES[..], apply(&LOOKS[..], Cow::Borrowed(text)))
 }
 
-/// The same for an id, which may well look drawn by lot: that alone gives nothing away.
+/// An id may look random, which alone reveals nothing.
 #[must_use]
 pub fn redact_id(text: &str) -> Cow<'_, str> {
     apply(&LOOKS[..], Cow::Borrowed(text))
 }
 
-/// The text without any of the secrets that are known by their value, however they look.
+/// Removes secrets known by value, whatever they look like.
 #[must_use]
 pub fn hide_known<'a, 'b>(text: &'a str, known: impl IntoIterator<Item = &'b str>) -> Cow<'a, str> {
     let mut hidden = Cow::Borrowed(text);
@@ -57,25 +56,25 @@ pub fn hide_known<'a, 'b>(text: &'a str, known: impl IntoIterator<Item = &'b str
     hidden
 }
 
-fn apply<'a>(rules: &[Rule], text: Cow<'a, str>) -> Cow<'a, str> {
+fn apply<'a>(rules: &[RedactionRule], text: Cow<'a, str>) -> Cow<'a, str> {
     rules.iter().fold(text, |text, rule| match rule.apply(&text) {
         Some(hidden) => Cow::Owned(hidden),
         None => text,
     })
 }
 
-/// One way in which a secret looks, and what becomes of it.
-struct Rule {
+/// A pattern of a secret and its replacement.
+struct RedactionRule {
     looks: Regex,
     hide: fn(&Captures<'_>) -> Option<String>,
 }
 
-impl Rule {
+impl RedactionRule {
     fn new(looks: &str, hide: fn(&Captures<'_>) -> Option<String>) -> Self {
         Self { looks: Regex::new(looks).expect("a pattern of our own, which is tested"), hide }
     }
 
-    /// The text after it; none if there is nothing to hide.
+    /// `None` if there is nothing to hide.
     fn apply(&self, text: &str) -> Option<String> {
         let (mut hidden, mut rest_at) = (String::new(), 0);
         for found in self.looks.captures_iter(text) {
@@ -88,58 +87,58 @@ impl Rule {
     }
 }
 
-/// The names of values that are hidden, wherever they stand in a longer name: `X-Api-Key`, `db_password`.
+/// Names of secret values, also within longer names: `X-Api-Key`, `db_password`.
 const NAMES: &str = "pass(?:word|wd|phrase|wort)|pwd|secret|token|api[_-]?key|(?:access|private|signing|encryption|shared|account)[_-]?key|credential|signature|authorization|cookie|session[_-]?(?:id|key)|jwt|otp|cvv|cvc|ssn|iban|e-?mail|phone|user[_-]?(?:id|name)|customer[_-]?id";
 
-/// What gives itself away: by what stands before it, or by how it begins.
-static LOOKS: LazyLock<[Rule; 8]> = LazyLock::new(|| {
-    // What stands between a name and its value, JSON within JSON included.
+/// Secrets recognised by their name or prefix.
+static LOOKS: LazyLock<[RedactionRule; 8]> = LazyLock::new(|| {
+    // Between a name and its value, including JSON within JSON.
     let between = r#"(?:\\?["'])?\s*(?::=|=>|=|:|%3[Aa]|%3[Dd])\s*"#;
-    // A text that was cut short ends without its quote.
+    // A truncated text lacks its closing quote.
     let value =
         r#"\[secret\]|\\"(?:[^"\\]|\\[^"])*(?:\\")?|"(?:[^"\\]|\\.)*"?|'[^']*'?|[^\s,;&"'<>(){}\[\]]+"#;
     [
-        Rule::new(
+        RedactionRule::new(
             r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|\z)",
             |_| Some(SECRET.to_owned()),
         ),
-        // Whatever follows such a header belongs to it, up to the end of its line or of its text.
-        Rule::new(
+        // The rest of the line or text belongs to such a header.
+        RedactionRule::new(
             &format!(
                 r#"(?i)\b((?:proxy-)?authorization|(?:set-)?cookie|www-authenticate)({between})(?:\\?["'])?[^\r\n"'{{}}\[\]\\]+"#
             ),
             |found| Some(format!("{}{}{SECRET}", &found[1], &found[2])),
         ),
-        Rule::new(r#"\b([A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#"'<>@]*(?:@[^\s/?#"'<>@]*)*@"#, |found| {
+        RedactionRule::new(r#"\b([A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#"'<>@]*(?:@[^\s/?#"'<>@]*)*@"#, |found| {
             Some(format!("{}{SECRET}@", &found[1]))
         }),
-        Rule::new(r"\beyJ[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*){1,4}", |_| Some(SECRET.to_owned())),
-        Rule::new(r"(?i)\b(bearer|basic|negotiate|digest)(\s+)([A-Za-z0-9._~+/=-]+)", |found| {
+        RedactionRule::new(r"\beyJ[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*){1,4}", |_| Some(SECRET.to_owned())),
+        RedactionRule::new(r"(?i)\b(bearer|basic|negotiate|digest)(\s+)([A-Za-z0-9._~+/=-]+)", |found| {
             (!is_plain(&found[3])).then(|| format!("{}{}{SECRET}", &found[1], &found[2]))
         }),
-        Rule::new(&format!(r"(?i)([\w.-]*(?:{NAMES})[\w.-]*)({between})(?:{value})"), |found| {
+        RedactionRule::new(&format!(r"(?i)([\w.-]*(?:{NAMES})[\w.-]*)({between})(?:{value})"), |found| {
             Some(format!("{}{}{SECRET}", &found[1], &found[2]))
         }),
-        Rule::new(r"(?i)[\w.+'-]*[\w+](?:@|%40|\\u0040|&#64;)[\w.-]*\w", |_| Some(EMAIL.to_owned())),
-        Rule::new(
+        RedactionRule::new(r"(?i)[\w.+'-]*[\w+](?:@|%40|\\u0040|&#64;)[\w.-]*\w", |_| Some(EMAIL.to_owned())),
+        RedactionRule::new(
             r"\b(?:(?:sk|pk|rk)_(?:live|test|[0-9a-f]{8})_|gh[pousr]_|github_pat_|glpat-|xox[a-z]-|whsec_|AKIA|ASIA|AIza|npm_|hf_|SG\.)[A-Za-z0-9+/=_.-]{8,}",
             |_| Some(SECRET.to_owned()),
         ),
     ]
 });
 
-/// What only looks as if.
-static GUESSES: LazyLock<[Rule; 3]> = LazyLock::new(|| {
+/// Guesses by appearance.
+static GUESSES: LazyLock<[RedactionRule; 3]> = LazyLock::new(|| {
     [
-        Rule::new(r"[A-Za-z0-9+/_=-]{20,}", |found| hide_random(&found[0])),
-        Rule::new(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,4})?\b", |_| {
+        RedactionRule::new(r"[A-Za-z0-9+/_=-]{20,}", |found| hide_random(&found[0])),
+        RedactionRule::new(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,4})?\b", |_| {
             Some(NUMBER.to_owned())
         }),
-        Rule::new(r"(?:\+|\b)\d(?:[ ()/.-]{0,2}\d){7,22}\b", |found| hide_digits(&found[0])),
+        RedactionRule::new(r"(?:\+|\b)\d(?:[ ()/.-]{0,2}\d){7,22}\b", |found| hide_digits(&found[0])),
     ]
 });
 
-/// Whether the word after the name of a scheme is a word: `bearer token`, `basic authentication`.
+/// Whether a plain word follows the scheme's name: `bearer token`, `basic authentication`.
 fn is_plain(word: &str) -> bool {
     let word = word.trim_end_matches(['.', '-']);
     let is_about = |beginning| word.to_ascii_lowercase().starts_with(beginning);
@@ -150,8 +149,8 @@ fn is_plain(word: &str) -> bool {
             && word.len() <= "authentication".len())
 }
 
-/// Hides a word if it looks drawn by lot; the parts of a path or of a name with dashes are looked at apart
-/// only where together they look like words.
+/// Hides a random-looking word; parts of a path or dashed name are only judged one by one if the whole looks
+/// like words.
 fn hide_random(run: &str) -> Option<String> {
     (!is_uuid(run) && is_random(run)).then(|| SECRET.to_owned())
 }
@@ -165,14 +164,16 @@ fn is_uuid(word: &str) -> bool {
 fn is_random(run: &str) -> bool {
     let is_hex =
         |part: &str| part.len() >= HEX_BYTES_MIN && part.bytes().all(|byte| byte.is_ascii_hexdigit());
-    // Such a word may stand at the end of a path, or behind a name of what it is.
+    // Such a word may end a path or follow a name.
     if run.split(['/', '_', '-', '=', '+']).any(is_hex) {
         return true;
     }
-    let kinds: Vec<Kind> = run.bytes().filter_map(Kind::of).collect();
-    let digits = kinds.iter().filter(|kind| **kind == Kind::Digit).count();
-    // A capital begins a word, as in `placeOrder`; only its own turn counts.
-    let is_change = |pair: &&[Kind]| pair[0] != pair[1] && **pair != [Kind::Capital, Kind::Small];
+    let kinds: Vec<RedactionKind> = run.bytes().filter_map(RedactionKind::of).collect();
+    let digits = kinds.iter().filter(|kind| **kind == RedactionKind::Digit).count();
+    // A capital begins a word, as in `placeOrder`.
+    let is_change = |pair: &&[RedactionKind]| {
+        pair[0] != pair[1] && **pair != [RedactionKind::Capital, RedactionKind::Small]
+    };
     let changes = kinds.windows(2).filter(is_change).count();
     kinds.len() >= RANDOM_BYTES_MIN
         && digits >= RANDOM_DIGITS_MIN
@@ -180,13 +181,13 @@ fn is_random(run: &str) -> bool {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum RedactionKind {
     Small,
     Capital,
     Digit,
 }
 
-impl Kind {
+impl RedactionKind {
     const fn of(byte: u8) -> Option<Self> {
         match byte {
             b'a'..=b'z' => Some(Self::Small),
@@ -197,7 +198,7 @@ impl Kind {
     }
 }
 
-/// Hides the number of a card, which has a check digit, and of a telephone, which begins with a plus.
+/// A card number has a check digit, a telephone number a plus.
 fn hide_digits(run: &str) -> Option<String> {
     let digits: Vec<u32> = run.chars().filter_map(|character| character.to_digit(10)).collect();
     let is_telephone = run.starts_with('+');
@@ -206,7 +207,7 @@ fn hide_digits(run: &str) -> Option<String> {
     (is_telephone || is_card).then(|| NUMBER.to_owned())
 }
 
-/// Luhn's check, which every payment card passes and one number in ten.
+/// The Luhn check, which one number in ten passes by chance.
 fn checks_out(digits: &[u32]) -> bool {
     let sum: u32 = digits
         .iter()

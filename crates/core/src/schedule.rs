@@ -1,15 +1,13 @@
-//! When a schedule fires: a cron expression held against the clocks of a time zone, and what becomes of
-//! fires that nobody was there for.
+//! When a schedule fires: a cron expression in a time zone, and what happens to missed fires.
 //!
-//! A cron names minutes as clocks on the wall show them, and twice a year many clocks are set:
-//! - a minute that the clocks leave out fires as if they had not been set yet: 02:30 becomes 03:30 on the day
-//!   on which 02:00 is followed by 03:00, 24 hours after the fire of the day before. If something fires then
-//!   anyway, it is one fire;
-//! - a minute that the clocks show twice fires the first time only, unless the cron fires in every hour: such
-//!   a cron is about the time that passes, and a quarter-hourly check does not pause for an hour.
+//! A cron names minutes in local time, and clock changes affect it:
+//! - a skipped minute fires as if the clocks had not changed: 02:30 becomes 03:30 on the day on which 02:00 is
+//! followed by 03:00, 24 hours after the last fire. If the cron fires then anyway, it is one fire;
+//! - a repeated minute fires the first time only, unless the cron fires in every hour: such a cron counts
+//! elapsed time, and a quarter-hourly check must not pause for an hour.
 //!
-//! Invariants: fires strictly increase; each is a whole second; and whatever the restarts in between, every
-//! fire of a span of time is either in exactly one [`Due::fires`] or counted in one [`Due::lost`].
+//! Invariants: fires strictly increase; each is a whole second; whatever the restarts, every fire of a span is
+//! in exactly one [`DueFires::fires`] or counted in one [`DueFires::lost`].
 
 mod civil;
 mod cron;
@@ -29,79 +27,59 @@ use crate::book::connectors::schedule::Missed;
 use crate::limits;
 use crate::time::Timestamp;
 
-/// A cron expression in a time zone.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Schedule {
+pub struct CronSchedule {
     cron: Cron,
     zone: TimeZone,
     zone_name: String,
 }
 
-/// Why there is no such schedule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSchedule {
-    /// The cron is none.
-    #[error("`{text}` is no cron expression: {reason}")]
-    Cron {
-        /// What was written.
-        text: String,
-        /// What is wrong with it.
-        reason: InvalidCron,
-    },
-    /// The zone is none.
-    #[error("there is no time zone `{name}`")]
-    Zone {
-        /// What was written.
-        name: String,
-    },
+    #[error("invalid cron expression `{text}`: {reason}")]
+    Cron { text: String, reason: InvalidCron },
+    #[error("unknown time zone `{name}`")]
+    Zone { name: String },
 }
 
-/// What becomes of fires that were missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CatchUp {
-    /// Which are made up for.
     pub missed: Missed,
-    /// Those that are longer ago are lost.
+    /// Older fires are lost.
     pub within: Duration,
 }
 
-/// What is to be done about a span of time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Due {
-    /// Fires that an event is due for, the oldest first.
+pub struct DueFires {
+    /// Oldest first.
     pub fires: Vec<Timestamp>,
-    /// How many of them were missed, and are made up for.
+    /// How many of them were missed before.
     pub caught_up: u64,
-    /// Fires that are lost; beyond [`limits::FIRES_COUNTED_MAX`] they are not counted.
+    /// Not counted beyond [`limits::FIRES_COUNTED_MAX`].
     pub lost: u64,
 }
 
-/// A fire as people read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalFire {
-    /// When, as clocks there show it: `Sun 2026-03-29 03:30 CEST`.
+    /// Local time: `Sun 2026-03-29 03:30 CEST`.
     pub local: String,
-    /// How far those clocks are from UTC: `+02:00`.
+    /// Difference from UTC: `+02:00`.
     pub offset: String,
-    /// What is odd about it.
-    pub mark: Option<Mark>,
+    pub mark: Option<ClockChange>,
 }
 
-/// What clocks that are set do to a fire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mark {
-    /// Clocks leave out the minute that the cron names; it fires later by as much as they are set.
+pub enum ClockChange {
+    /// The local minute does not exist; the fire is delayed by the size of the change.
     Moved,
-    /// Clocks show this minute twice, and it fires the first time only.
+    /// The local minute occurs twice; it fires the first time only.
     Once,
-    /// Clocks show this minute twice, it fires both times, and this is the first.
+    /// The local minute occurs twice, and it fires both times; this is the first.
     FirstOfTwo,
-    /// And this is the second.
     SecondOfTwo,
 }
 
-impl Mark {
-    /// For machines.
+impl ClockChange {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -113,8 +91,7 @@ impl Mark {
     }
 }
 
-/// For people.
-impl fmt::Display for Mark {
+impl fmt::Display for ClockChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Moved => "moved: clocks leave out the time that the cron names",
@@ -125,8 +102,8 @@ impl fmt::Display for Mark {
     }
 }
 
-impl Schedule {
-    /// A cron in a zone of the list that is built in: the machine's own is not asked.
+impl CronSchedule {
+    /// By the bundled time-zone database, not the machine's.
     pub fn new(cron: &str, zone: &str) -> Result<Self, InvalidSchedule> {
         let cron =
             Cron::parse(cron).map_err(|reason| InvalidSchedule::Cron { text: cron.to_owned(), reason })?;
@@ -135,54 +112,51 @@ impl Schedule {
         Ok(Self { cron, zone_name: found.iana_name().unwrap_or(zone).to_owned(), zone: found })
     }
 
-    /// A cron by the clocks of UTC, which nobody sets.
+    /// UTC has no clock changes.
     #[must_use]
     pub fn utc(cron: Cron) -> Self {
         Self { cron, zone: TimeZone::UTC, zone_name: "UTC".to_owned() }
     }
 
-    /// The cron.
     #[must_use]
     pub fn cron(&self) -> &str {
         self.cron.as_str()
     }
 
-    /// The name of the zone.
     #[must_use]
     pub fn zone(&self) -> &str {
         &self.zone_name
     }
 
-    /// The first fire after a point in time; none if there is none before time as we count it ends, in 2554.
     #[must_use]
     pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
         self.fires_after(after).next()
     }
 
-    /// All fires after a point in time, in their order.
+    /// All fires after a point in time, in order.
     pub fn fires_after(&self, after: Timestamp) -> impl Iterator<Item = Timestamp> {
         let from = second_of(after) + 1;
         Fires { schedule: self, spell: Spell::of(&self.zone, from), from }
     }
 
-    /// All fires after the one point in time until the other.
+    /// All fires after `after`, up to and including `until`.
     pub fn fires_between(&self, after: Timestamp, until: Timestamp) -> impl Iterator<Item = Timestamp> {
         self.fires_after(after).take_while(move |fire| *fire <= until)
     }
 
-    /// What is due now, when everything until `since` has been dealt with.
+    /// What is due now, when everything up to `since` is done.
     ///
-    /// A fire of the last [`limits::FIRE_ON_TIME`] is not missed, whatever kept us for a moment.
+    /// A fire within the last [`limits::FIRE_ON_TIME`] does not count as missed.
     #[must_use]
-    pub fn due(&self, since: Timestamp, now: Timestamp, catch_up: CatchUp) -> Due {
+    pub fn due(&self, since: Timestamp, now: Timestamp, catch_up: CatchUp) -> DueFires {
         if since >= now {
-            return Due::default();
+            return DueFires::default();
         }
         let on_time_after = since.max(now - limits::FIRE_ON_TIME);
         let on_time: Vec<Timestamp> = self.fires_between(on_time_after, now).collect();
         let fires_max = match catch_up.missed {
             Missed::None => 0,
-            // One fire makes up for the whole absence, and one that is on time does as well.
+            // One fire makes up for the whole absence, and an on-time fire does so too.
             Missed::One => usize::from(on_time.is_empty()),
             Missed::All => limits::FIRES_CAUGHT_UP_MAX.saturating_sub(on_time.len()),
         };
@@ -190,20 +164,20 @@ impl Schedule {
         let missed = self.latest_between(not_before, on_time_after, fires_max);
         let lost_until = missed.front().map_or(on_time_after, |first| *first - Duration::from_nanos(1));
         let lost = self.fires_between(since, lost_until).take(limits::FIRES_COUNTED_MAX).count();
-        Due {
+        DueFires {
             caught_up: missed.len() as u64,
             fires: missed.into_iter().chain(on_time).collect(),
             lost: lost as u64,
         }
     }
 
-    /// The latest fires of a span, at most so many.
+    /// The latest `max` fires of a span.
     fn latest_between(&self, after: Timestamp, until: Timestamp, fires_max: usize) -> VecDeque<Timestamp> {
         let mut latest = VecDeque::new();
         if fires_max == 0 {
             return latest;
         }
-        // Looking back over twice the time again and again walks over few fires that are not wanted.
+        // Doubling the span visits few fires that are not needed.
         let mut span = limits::FIRE_ON_TIME;
         loop {
             let from = after.max(until - span);
@@ -221,7 +195,6 @@ impl Schedule {
         }
     }
 
-    /// A fire as clocks of the zone show it.
     #[must_use]
     pub fn local(&self, fire: Timestamp) -> LocalFire {
         let second = second_of(fire);
@@ -235,28 +208,25 @@ impl Schedule {
         }
     }
 
-    fn mark(&self, second: i64, spell: &Spell) -> Option<Mark> {
+    fn mark(&self, second: i64, spell: &Spell) -> Option<ClockChange> {
         let own = self.cron.has(CivilMinute::from_second(second + spell.offset));
         if spell.left_out_until().is_some_and(|until| second < until) && !own {
-            return Some(Mark::Moved);
+            return Some(ClockChange::Moved);
         }
         if spell.repeats_until().is_some_and(|until| second < until) {
-            return Some(Mark::SecondOfTwo);
+            return Some(ClockChange::SecondOfTwo);
         }
         let next = Spell::of(&self.zone, spell.end);
         let is_shown_again =
             next.repeats_until().is_some_and(|until| second + (until - next.start) >= next.start);
-        let mark = if self.cron.is_of_every_hour() { Mark::FirstOfTwo } else { Mark::Once };
+        let mark = if self.cron.is_of_every_hour() { ClockChange::FirstOfTwo } else { ClockChange::Once };
         is_shown_again.then_some(mark)
     }
 }
 
-/// Walks over fires.
 struct Fires<'a> {
-    schedule: &'a Schedule,
-    /// The spell that `from` lies in.
+    schedule: &'a CronSchedule,
     spell: Spell,
-    /// The first second that has not been looked at.
     from: i64,
 }
 
@@ -276,24 +246,21 @@ impl Iterator for Fires<'_> {
     }
 }
 
-/// A time in which the clocks of a zone are not set.
+/// A period without clock changes.
 #[derive(Clone, Copy, Debug)]
 struct Spell {
-    /// The second in which it begins.
     start: i64,
-    /// The one in which the next begins.
+    /// First second of the next period.
     end: i64,
-    /// How far clocks are ahead of UTC.
+    /// Seconds ahead of UTC.
     offset: i64,
-    /// How far they were before it began.
+    /// Offset of the period before.
     offset_before: i64,
 }
 
-/// Beyond all seconds that a [`Timestamp`] can tell.
 const SECOND_END: i64 = second_of(Timestamp::NEVER) + 1;
 
 impl Spell {
-    /// The spell that a second lies in.
     fn of(zone: &TimeZone, second: i64) -> Self {
         let time = instant(second);
         let offset = i64::from(zone.to_offset(time).seconds());
@@ -308,7 +275,7 @@ impl Spell {
         }
     }
 
-    /// The first second from that one on in which the cron fires.
+    /// The first second at or after `from` in which the cron fires.
     fn first(&self, cron: &Cron, from: i64) -> Option<i64> {
         let repeats_until = self.repeats_until().filter(|_| !cron.is_of_every_hour());
         let own_from = from.max(repeats_until.unwrap_or(from));
@@ -319,13 +286,13 @@ impl Spell {
         [own, moved].into_iter().flatten().min()
     }
 
-    /// Until when clocks show what they have shown already; none if they were not set back.
+    /// Until when local times repeat; `None` if clocks were not set back.
     const fn repeats_until(&self) -> Option<i64> {
         let by = self.offset_before - self.offset;
         if by > 0 { Some(self.start + by) } else { None }
     }
 
-    /// Until when clocks that were not set would show what these have left out; none if they were not set
+    /// Until when clocks that were not changed would show the skipped times; `None` if clocks were not set
     /// forward.
     const fn left_out_until(&self) -> Option<i64> {
         let by = self.offset - self.offset_before;
@@ -333,14 +300,14 @@ impl Spell {
     }
 }
 
-/// The first second of a span in which the cron fires by clocks that are that far ahead of UTC.
+/// The first second of a span in which the cron fires at this UTC offset.
 fn fires(cron: &Cron, offset: i64, from: i64, until: i64) -> Option<i64> {
     let civil = |second: i64| CivilMinute::from_second(second + offset);
     cron.next(civil(from), civil(until)).map(|minute| minute.as_second() - offset)
 }
 
 const fn second_of(time: Timestamp) -> i64 {
-    // Some 584 years have fewer seconds than that.
+    // 584 years have fewer seconds than that.
     (time.as_nanos() / 1_000_000_000).cast_signed()
 }
 

@@ -7,7 +7,7 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::ids::Attempt;
 use crate::letters::envelope::LetterId;
 use crate::letters::fingerprint::Fingerprint;
-use crate::policy::category::Code;
+use crate::policy::category::FailureCode;
 use crate::time::Timestamp;
 
 fn text() -> ObjectBuilder {
@@ -33,7 +33,7 @@ impl PartialSchema for Fingerprint {
     }
 }
 
-impl PartialSchema for Code {
+impl PartialSchema for FailureCode {
     fn schema() -> RefOr<Schema> {
         text().into()
     }
@@ -48,5 +48,5 @@ impl PartialSchema for LetterId {
 impl ToSchema for Timestamp {}
 impl ToSchema for Attempt {}
 impl ToSchema for Fingerprint {}
-impl ToSchema for Code {}
+impl ToSchema for FailureCode {}
 impl ToSchema for LetterId {}

@@ -1,6 +1,6 @@
 //! Durations, sizes, rates and shares as people write them: `30s`, `25MiB`, `20/s`, `50%`.
 //!
-//! A number without its unit is refused everywhere: nobody remembers which one was meant.
+//! A number without its unit is refused everywhere.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,71 +8,35 @@ use std::time::Duration;
 
 use crate::limits;
 
-/// Why a text is no quantity; the message says what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidQuantity {
-    /// A number without a unit.
     #[error("`{text}` has no unit: write `{text}s` or `{text}ms`")]
-    NoTimeUnit {
-        /// What was written.
-        text: String,
-    },
-    /// Not a duration.
-    #[error("`{text}` is no duration: write a number and a unit, such as 500ms, 30s, 5m, 24h, 7d or 1h30m")]
-    NoDuration {
-        /// What was written.
-        text: String,
-    },
-    /// A duration of ISO 8601, such as `PT10S`.
+    NoTimeUnit { text: String },
+    #[error(
+        "`{text}` is not a duration: write a number and a unit, such as 500ms, 30s, 5m, 24h, 7d or 1h30m"
+    )]
+    NoDuration { text: String },
     #[error("`{text}` is an ISO 8601 duration: write {}", example.as_deref().unwrap_or("a number and a unit, such as 10s or 1h30m"))]
     IsoDuration {
-        /// What was written.
         text: String,
         /// The same as a rule book writes it, if it has no years or months.
         example: Option<String>,
     },
-    /// Longer than a rule book may say.
     #[error("`{text}` is longer than ten years")]
-    TooLong {
-        /// What was written.
-        text: String,
-    },
-    /// A size without a unit.
+    TooLong { text: String },
     #[error("`{text}` has no unit: write `{text}B`, `{text}KiB` or `{text}MiB`")]
-    NoSizeUnit {
-        /// What was written.
-        text: String,
-    },
+    NoSizeUnit { text: String },
     /// `MB` is 1000 × 1000 to some and 1024 × 1024 to others.
-    #[error("`{text}` can be read in two ways: write `{number}{unit}` for 1024s")]
-    AmbiguousSize {
-        /// What was written.
-        text: String,
-        /// Its number.
-        number: String,
-        /// The unit that is clear.
-        unit: &'static str,
-    },
-    /// Not a size.
-    #[error("`{text}` is no size: write a whole number and a unit, such as 512B, 64KiB, 25MiB or 1GiB")]
-    NoSize {
-        /// What was written.
-        text: String,
-    },
-    /// Not a rate.
+    #[error("`{text}` is ambiguous: write `{number}{unit}` for 1024s")]
+    AmbiguousSize { text: String, number: String, unit: &'static str },
+    #[error("`{text}` is not a size: write a whole number and a unit, such as 512B, 64KiB, 25MiB or 1GiB")]
+    NoSize { text: String },
     #[error(
-        "`{text}` is no rate: write a number above 0 per second, minute or hour, such as 20/s, 10/m or 100/h"
+        "`{text}` is not a rate: write a number above 0 per second, minute or hour, such as 20/s, 10/m or 100/h"
     )]
-    NoRate {
-        /// What was written.
-        text: String,
-    },
-    /// Not a share.
-    #[error("`{text}` is no share: write a percentage between 0% and 100%, such as 50%")]
-    NoShare {
-        /// What was written.
-        text: String,
-    },
+    NoRate { text: String },
+    #[error("`{text}` is not a share: write a percentage between 0% and 100%, such as 50%")]
+    NoShare { text: String },
 }
 
 const NANOS: [(&str, u64); 5] = [
@@ -83,7 +47,7 @@ const NANOS: [(&str, u64); 5] = [
     ("d", 86_400 * 1_000_000_000),
 ];
 
-/// Reads a duration such as `30s`, `1.5s` or `1h30m`.
+/// Such as `30s`, `1.5s` or `1h30m`.
 pub fn parse_duration(text: &str) -> Result<Duration, InvalidQuantity> {
     let wrong = || InvalidQuantity::NoDuration { text: text.to_owned() };
     if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
@@ -102,7 +66,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, InvalidQuantity> {
         let letters = tail.bytes().take_while(u8::is_ascii_alphabetic).count();
         let (unit, tail) = tail.split_at(letters);
         let (_, unit_nanos) = NANOS.into_iter().find(|(name, _)| *name == unit).ok_or_else(wrong)?;
-        // `30m1h` or `5s5s` is a slip of the pen, not a sum.
+        // `30m1h` or `5s5s` is a typo, not a sum.
         if unit_nanos >= last_unit_nanos || number.starts_with('.') || number.ends_with('.') {
             return Err(wrong());
         }
@@ -116,12 +80,12 @@ pub fn parse_duration(text: &str) -> Result<Duration, InvalidQuantity> {
     if total_nanos > limits::DURATION_MAX.as_nanos() as f64 {
         return Err(InvalidQuantity::TooLong { text: text.to_owned() });
     }
-    // Ten years are 3 × 10^17 ns: beyond what f64 holds exactly, but every unit sum below a month is.
+    // Ten years are 3 × 10^17 ns: beyond what f64 holds exactly, but every unit sum below a month is exact.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded just above")]
     Ok(Duration::from_nanos(total_nanos.round() as u64))
 }
 
-/// Whether a text is written like a duration of ISO 8601, such as `PT10S` or `P1DT2H`.
+/// Such as `PT10S` or `P1DT2H`.
 #[must_use]
 pub fn is_iso_duration(text: &str) -> bool {
     let Some(parts) = text.strip_prefix(['P', 'p']) else { return false };
@@ -131,7 +95,7 @@ pub fn is_iso_duration(text: &str) -> bool {
         && parts.chars().all(is_part)
 }
 
-/// What stands behind the `P` of an ISO 8601 duration, as [`parse_duration`] reads it.
+/// The part behind the `P` of an ISO 8601 duration, as [`parse_duration`] reads it.
 fn plain_duration(iso: &str) -> Option<String> {
     let (days, time) = iso.split_once(['T', 't']).unwrap_or((iso, ""));
     let is_days = days.is_empty() || days.ends_with(['D', 'd']);
@@ -140,8 +104,8 @@ fn plain_duration(iso: &str) -> Option<String> {
     (is_days && is_number && parse_duration(&plain).is_ok()).then_some(plain)
 }
 
-/// Shows a duration as [`parse_duration`] reads it, in the largest units that are exact; what lies
-/// below a millisecond is a fraction of one.
+/// As [`parse_duration`] reads it, in the largest units that are exact; below a millisecond as a fraction of
+/// one.
 #[must_use]
 pub fn show_duration(span: Duration) -> String {
     if span.is_zero() {
@@ -169,8 +133,8 @@ pub fn show_duration(span: Duration) -> String {
     shown
 }
 
-/// Shows a duration that was measured, rounded to what people read: milliseconds below a second, whole seconds
-/// above, and from two minutes on minutes and seconds.
+/// For measured durations: milliseconds below a second, whole seconds above, and from two minutes on minutes
+/// and seconds.
 #[must_use]
 pub fn show_rounded(span: Duration) -> String {
     let millis = span.as_millis() + u128::from(span.subsec_micros() % 1_000 >= 500);
@@ -181,8 +145,8 @@ pub fn show_rounded(span: Duration) -> String {
     }
 }
 
-/// Shows a duration that was measured and is compared with others: as [`show_rounded`], but to hundredths of a second
-/// below ten seconds.
+/// For measured durations that are compared: as [`show_rounded`], but to hundredths of a second below ten
+/// seconds.
 #[must_use]
 pub fn show_measured(span: Duration) -> String {
     let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
@@ -192,7 +156,7 @@ pub fn show_measured(span: Duration) -> String {
     }
 }
 
-/// Shows a count as people read it: `12,480`.
+/// `12,480`
 #[must_use]
 pub fn show_count(count: u64) -> String {
     let digits = count.to_string();
@@ -206,7 +170,7 @@ pub fn show_count(count: u64) -> String {
     shown
 }
 
-/// A number and its word: `1 delivery`, `2 deliveries`, `12,480 calls`.
+/// `1 delivery`, `2 deliveries`, `12,480 calls`.
 #[must_use]
 pub fn counted(count: u64, word: &str) -> String {
     let shown = show_count(count);
@@ -217,7 +181,7 @@ pub fn counted(count: u64, word: &str) -> String {
     }
 }
 
-/// A sentence that begins with many deliveries, as it is of so many: `deliveries have …` of one is `delivery has …`.
+/// Puts a sentence that begins with `deliveries have …` into the singular for one: `delivery has …`.
 #[must_use]
 pub fn of_deliveries(count: u64, sentence: &str) -> String {
     const VERBS: [(&str, &str); 6] = [
@@ -236,8 +200,7 @@ pub fn of_deliveries(count: u64, sentence: &str) -> String {
     format!("delivery {verb} {after}")
 }
 
-/// Shows how many there are in a second, as people read it: `0.4`, `9.5`, `40`, `1,204`. A fraction is told below ten
-/// only, and then in tenths.
+/// A number per second: `0.4`, `9.5`, `40`, `1,204`. Tenths are shown below ten only.
 #[must_use]
 pub fn show_per_second(count: f64) -> String {
     let tenths = (count * 10.0).round();
@@ -252,7 +215,6 @@ pub fn show_per_second(count: f64) -> String {
     }
 }
 
-/// Reads a size such as `25MiB`.
 pub fn parse_size(text: &str) -> Result<u64, InvalidQuantity> {
     let wrong = || InvalidQuantity::NoSize { text: text.to_owned() };
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -275,7 +237,7 @@ pub fn parse_size(text: &str) -> Result<u64, InvalidQuantity> {
     number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor)).ok_or_else(wrong)
 }
 
-/// Shows a size as [`parse_size`] reads it, in the largest unit that is exact.
+/// As [`parse_size`] reads it, in the largest unit that is exact.
 #[must_use]
 pub fn show_size(bytes: u64) -> String {
     let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
@@ -284,18 +246,15 @@ pub fn show_size(bytes: u64) -> String {
     format!("{}{unit}", bytes / factor)
 }
 
-/// So many in a second.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Rate(f64);
 
 impl Rate {
-    /// That many in a second, if it is a number above 0.
     #[must_use]
     pub fn per_second(count: f64) -> Option<Self> {
         (count.is_finite() && count > 0.0).then_some(Self(count))
     }
 
-    /// How many in a second.
     #[must_use]
     pub const fn as_per_second(self) -> f64 {
         self.0
@@ -316,7 +275,6 @@ impl fmt::Display for Rate {
     }
 }
 
-/// Reads a rate such as `20/s` or `10/m`.
 pub fn parse_rate(text: &str) -> Result<Rate, InvalidQuantity> {
     let wrong = || InvalidQuantity::NoRate { text: text.to_owned() };
     let (count, unit) = text.split_once('/').ok_or_else(wrong)?;
@@ -330,29 +288,26 @@ pub fn parse_rate(text: &str) -> Result<Rate, InvalidQuantity> {
     Rate::per_second(count / seconds).ok_or_else(wrong)
 }
 
-/// A share of a whole, from 0 to 1.
+/// From 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Share(f64);
 
 impl Share {
-    /// Nothing of it.
     pub const NONE: Self = Self(0.0);
-    /// All of it.
     pub const ALL: Self = Self(1.0);
 
-    /// The share, if it is one.
+    /// `None` if it is outside 0 to 1.
     #[must_use]
     pub fn new(share: f64) -> Option<Self> {
         (0.0..=1.0).contains(&share).then_some(Self(share))
     }
 
-    /// So many of a hundred, and all of it at most.
+    /// At most 100.
     #[must_use]
     pub const fn percent(percent: u8) -> Self {
         if percent >= 100 { Self::ALL } else { Self(percent as f64 / 100.0) }
     }
 
-    /// As a number from 0 to 1.
     #[must_use]
     pub const fn get(self) -> f64 {
         self.0
@@ -362,12 +317,11 @@ impl Share {
 impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let percent = self.0 * 100.0;
-        // Shares are read from percentages, so what lies below a thousandth of one is rounding.
+        // Shares are read from percentages, so anything below a thousandth of one is rounding.
         write!(f, "{}%", (percent * 1_000.0).round() / 1_000.0)
     }
 }
 
-/// Reads a share such as `50%`.
 pub fn parse_share(text: &str) -> Result<Share, InvalidQuantity> {
     let wrong = || InvalidQuantity::NoShare { text: text.to_owned() };
     let number = text.strip_suffix('%').ok_or_else(wrong)?;
@@ -375,8 +329,8 @@ pub fn parse_share(text: &str) -> Result<Share, InvalidQuantity> {
     Share::new(percent / 100.0).ok_or_else(wrong)
 }
 
-/// A text with a star for each byte of a password in an address, such as `https://ann:******@example.com`; all
-/// else stands where it stood.
+/// Masks passwords in URLs, such as `https://ann:******@example.com`: one star for each byte, so that no
+/// position moves.
 #[must_use]
 pub fn hide_passwords(text: &str) -> Cow<'_, str> {
     let mut shown = Cow::Borrowed(text);

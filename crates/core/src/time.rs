@@ -1,41 +1,36 @@
-//! Points in time that come in from outside, and how they read.
+//! Points in time that come in from outside, and their text form.
 
 use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A point in time: nanoseconds since the start of 1970 in UTC, until the year 2554.
+/// Nanoseconds since the start of 1970 in UTC, until the year 2554.
 ///
-/// Arithmetic stops at either end instead of wrapping, so no sum of a rule book's durations can panic.
+/// Arithmetic saturates, so no sum of a rule book's durations can panic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// The start of 1970.
     pub const EPOCH: Self = Self(0);
-    /// The last point there is: what is due then is never due.
+    /// What is due then is never due.
     pub const NEVER: Self = Self(u64::MAX);
 
-    /// From nanoseconds since 1970.
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// From milliseconds since 1970.
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis.saturating_mul(1_000_000))
     }
 
-    /// Nanoseconds since 1970.
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// Milliseconds since 1970.
     #[must_use]
     pub const fn as_millis(self) -> u64 {
         self.0 / 1_000_000
@@ -49,7 +44,7 @@ impl Timestamp {
         time.strftime("%a, %d %b %Y %H:%M:%S +0000").to_string()
     }
 
-    /// How long ago `earlier` was; nothing if it is later.
+    /// Zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -72,7 +67,7 @@ impl std::ops::Sub<Duration> for Timestamp {
     }
 }
 
-/// RFC 3339 in UTC, with as many digits as it takes.
+/// RFC 3339 in UTC, with as many digits as needed.
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let time = jiff::Timestamp::from_nanosecond(i128::from(self.0))
@@ -81,9 +76,9 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// The text is no time, or one before 1970 or after 2554.
+/// Also for times before 1970 or after 2554.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no point in time such as 2026-01-31T12:00:00Z")]
+#[error("{text:?} is not a timestamp such as 2026-01-31T12:00:00Z")]
 pub struct InvalidTimestamp {
     text: String,
 }

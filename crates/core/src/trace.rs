@@ -1,20 +1,20 @@
-//! Which trace an event belongs to, and the ids of the spans that tell of it.
+//! Which trace an event belongs to, and the ids of its spans.
 //!
-//! Every id is a hash of what it stands for: nothing is stored, a restart in between changes nothing, and
-//! whoever makes a call and whoever tells of it later agree without having met. An event that came with a
-//! `traceparent` goes on in that trace; one that came without begins a trace of its own.
+//! Every id is a hash of what it identifies: nothing is stored, a restart in between changes nothing, and the
+//! caller of a target and the exporter of spans agree without communication. An event with a `traceparent`
+//! continues that trace; one without begins a trace of its own.
 //!
 //! ```text
 //! the sender's span              from `traceparent`, if there was one
 //! ├─ accept                      the event is durable
-//! └─ deliver                     one for each service that wants it; below `accept` if there was no sender
+//! └─ deliver                     one for each subscribed service; below `accept` if there was no sender
 //!    ├─ attempt 1                its id goes to the target, as the `traceparent` of the call
 //!    ├─ attempt 2
-//!    └─ replay                   a dead letter that was sent again, with the attempts of that
+//!    └─ replay                   a dead letter that was sent again, with its attempts
 //!       └─ attempt 3
 //! ```
 //!
-//! Invariant: ids are frozen. A release that made others would tear apart what an older one has begun.
+//! Invariant: ids are frozen. A release with other ids would tear apart traces that an older one has begun.
 
 pub mod span;
 
@@ -25,108 +25,77 @@ use crate::event::Event;
 use crate::hash;
 use crate::ids::{Attempt, DeliveryId};
 use crate::letters::replay::ReplayId;
+use crate::text::Share;
 
-/// One trace: 128 bits, shown as 32 hexadecimal digits; never all zeros.
+/// 128 bits, shown as 32 hexadecimal digits; never all zeros.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TraceId(NonZeroU128);
 
-/// One span of a trace: 64 bits, shown as 16 hexadecimal digits; never all zeros.
+/// 64 bits, shown as 16 hexadecimal digits; never all zeros.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SpanId(NonZeroU64);
 
-/// Whether a trace is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sampled {
-    /// It is.
     Yes,
-    /// It is not, and those who are called need not either.
     No,
 }
 
-/// How many of all traces are recorded.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Share(f64);
-
-/// Which traces are recorded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampler {
-    /// How many of those that nobody has decided about.
+    /// Of the traces without a sender's decision.
     pub share: Share,
-    /// Whether a sender has a say.
     pub sender: SenderSays,
 }
 
-/// What the flag in a sender's `traceparent` is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SenderSays {
-    /// What it says is done.
     Heeded,
-    /// Every trace is decided about here.
     Ignored,
 }
 
-/// A place in a trace, as a `traceparent` tells it.
+/// A position in a trace, as in a `traceparent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context {
-    /// The trace.
     pub trace: TraceId,
-    /// The span that whatever follows is a part of.
+    /// The parent of what follows.
     pub span: SpanId,
-    /// Whether it is recorded.
     pub sampled: Sampled,
 }
 
-/// The trace of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Trace {
-    /// Its id.
+pub struct EventTrace {
     pub id: TraceId,
-    /// The span of the sender, if it told of one.
     pub sender: Option<SpanId>,
-    /// Whether it is recorded.
     pub sampled: Sampled,
     accept: SpanId,
 }
 
-impl Share {
-    /// Every one.
-    pub const ALL: Self = Self(1.0);
-    /// None at all.
-    pub const NONE: Self = Self(0.0);
-
-    /// A part between 0 and 1.
-    #[must_use]
-    pub fn new(part: f64) -> Option<Self> {
-        (0.0..=1.0).contains(&part).then_some(Self(part))
-    }
-
-    /// Whether a trace is in it: by its id alone, so that everybody with the same share says the same.
-    #[must_use]
-    fn has(self, trace: TraceId) -> bool {
-        // As others do it: 63 bits of the lower half against that part of all of them.
-        #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
-        let drawn = (trace.0.get() as u64) >> 1;
-        #[expect(clippy::cast_precision_loss, reason = "a share needs no more than 53 bits")]
-        let drawn = drawn as f64 / (1_u64 << 63) as f64;
-        self.0 >= 1.0 || drawn < self.0
-    }
-}
-
 impl Sampler {
-    /// Every trace, but for those that a sender does not want.
+    /// Every trace, except those that a sender does not record.
     pub const USUAL: Self = Self { share: Share::ALL, sender: SenderSays::Heeded };
 
     fn decide(self, trace: TraceId, sender: Option<&Context>) -> Sampled {
         match (sender, self.sender) {
             (Some(context), SenderSays::Heeded) => context.sampled,
-            _ if self.share.has(trace) => Sampled::Yes,
+            _ if is_drawn(trace, self.share) => Sampled::Yes,
             _ => Sampled::No,
         }
     }
 }
 
+/// Whether a trace is in the share: by its id alone, so that every node with the same share decides the same.
+fn is_drawn(trace: TraceId, share: Share) -> bool {
+    // The usual way of OpenTelemetry: 63 bits of the lower half against that part of all of them.
+    #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
+    let drawn = (trace.0.get() as u64) >> 1;
+    #[expect(clippy::cast_precision_loss, reason = "a share needs no more than 53 bits")]
+    let drawn = drawn as f64 / (1_u64 << 63) as f64;
+    share.get() >= 1.0 || drawn < share.get()
+}
+
 impl Context {
-    /// Reads a `traceparent`; none if it is not one. Of versions to come, what is known of the first is read.
+    /// `None` if it is not a `traceparent`. Later versions are read as far as the first is known.
     #[must_use]
     pub fn parse(traceparent: &str) -> Option<Self> {
         let mut parts = traceparent.splitn(5, '-');
@@ -148,7 +117,6 @@ impl Context {
     }
 }
 
-/// As it stands in a `traceparent`.
 impl fmt::Display for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let flags = match self.sampled {
@@ -159,11 +127,8 @@ impl fmt::Display for Context {
     }
 }
 
-impl Trace {
-    /// The trace that an event belongs to.
-    ///
-    /// An event that came without one has a trace that its source and its id name, so that all its deliveries
-    /// meet there.
+impl EventTrace {
+    /// An event without a trace gets one by its source and id, which all its deliveries share.
     #[must_use]
     pub fn of(event: &Event, sampler: Sampler) -> Self {
         let sender = event.traceparent.as_ref().and_then(|text| Context::parse(text.as_str()));
@@ -178,26 +143,24 @@ impl Trace {
         }
     }
 
-    /// The span of its acceptance.
     #[must_use]
     pub const fn accept(&self) -> SpanId {
         self.accept
     }
 
-    /// What its deliveries are parts of: what the sender did, or else its acceptance.
+    /// The parent of its deliveries: the sender's span, or else its acceptance.
     #[must_use]
     pub fn above_deliveries(&self) -> SpanId {
         self.sender.unwrap_or(self.accept)
     }
 
-    /// The place that an attempt has in it, for the target to go on from: the `traceparent` of the call.
     #[must_use]
     pub fn at_attempt(&self, delivery: DeliveryId, attempt: Attempt) -> Context {
         Context { trace: self.id, span: SpanId::of_attempt(delivery, attempt), sampled: self.sampled }
     }
 }
 
-/// What keeps hashes of one thing for different ends apart.
+/// Separate hashes of one thing for different purposes.
 const ACCEPT: u64 = 1;
 const DELIVERY: u64 = 2;
 const REPLAY: u64 = 3;
@@ -214,19 +177,16 @@ impl SpanId {
         Self::new(hash::stable_64_of(hash::stable_64_of(low, high), hash::stable_64_of(end, number)))
     }
 
-    /// The span of a delivery.
     #[must_use]
     pub fn of_delivery(delivery: DeliveryId) -> Self {
         Self::hashed(delivery, DELIVERY, 0)
     }
 
-    /// The span of a dead letter that a replay sends again.
     #[must_use]
     pub fn of_replay(delivery: DeliveryId, replay: ReplayId) -> Self {
         Self::hashed(delivery, REPLAY, replay.0)
     }
 
-    /// The span of an attempt.
     #[must_use]
     pub fn of_attempt(delivery: DeliveryId, attempt: Attempt) -> Self {
         Self::hashed(delivery, ATTEMPT, u64::from(attempt.get()))

@@ -12,7 +12,7 @@ use redrive_core::book::connectors::built_in;
 use redrive_core::book::{self, RuleBook};
 use redrive_lab::lint;
 use redrive_lab::scenario::{self, Scenario};
-use redrive_lab::simulate::{self, Go, Plan};
+use redrive_lab::simulate::{self, Go, SimulationPlan};
 
 #[global_allocator]
 static ALLOCATIONS: AllocProfiler = AllocProfiler::system();
@@ -32,7 +32,7 @@ fn check_1000_services_of_50_events(bencher: Bencher<'_, '_>) {
 fn simulate_a_million_deliveries(bencher: Bencher<'_, '_>) {
     let (scenario, book) = (million(), Arc::new(shop()));
     bencher.bench_local(|| {
-        let plan = Plan { scenario: &scenario, book: Arc::clone(&book), seed: 1 };
+        let plan = SimulationPlan { scenario: &scenario, book: Arc::clone(&book), seed: 1 };
         let report = simulate::run(&plan, &mut |_| Go::On).expect("nobody stops it");
         assert_eq!(report.deliveries, 1_000_000);
         report

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! [`redrive_core::policy::decide`] decides, with the store's own seed, so jitter is as the server would have drawn
-//! it. `docs/decisions/0012-what-a-backtest-can-tell.md` lists the assumptions.
+//! it. `docs/decisions/0012-backtest-from-records-with-stated-certainty.md` lists the assumptions.
 //!
 //! Invariants:
 //! - the book that made the record changes nothing, with certainty;
@@ -38,12 +38,12 @@ use self::timeline::Timeline;
 use self::walk::{RuleWalk, WalkResult};
 use crate::simulate::target_of;
 use redrive_core::book::RuleBook;
-use redrive_core::book::own_book::is_own;
+use redrive_core::book::alert_rules::is_own;
 use redrive_core::engine::QueueName;
-use redrive_core::engine::story::{End, Story, Told};
+use redrive_core::engine::attempt_record::{AttemptEnd, AttemptRecord, RecordedVerdict};
 use redrive_core::ids::{DeliveryId, DependencyName, Name, Seed, ServiceName};
 use redrive_core::limits;
-use redrive_core::policy::category::{Category, Code};
+use redrive_core::policy::category::{Category, FailureCode};
 use redrive_core::policy::rule::Rule;
 use redrive_core::time::Timestamp;
 
@@ -64,7 +64,7 @@ pub struct RecordedDelivery<'a> {
     pub accepted_at: Timestamp,
     pub state: RecordedState,
     pub replays: ReplayHistory,
-    pub stories: &'a [Story],
+    pub stories: &'a [AttemptRecord],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +101,7 @@ pub enum Certainty {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finish {
     Delivered { at: Timestamp },
-    Dead { at: Timestamp, code: Code, failure: Option<Code> },
+    Dead { at: Timestamp, code: FailureCode, failure: Option<FailureCode> },
     Waiting,
     Paused { at: Timestamp },
     NotSent,
@@ -248,7 +248,7 @@ impl<'a> BacktestSurvey<'a> {
         let life = self.plan.cut(recorded.first_life().stories());
         let walked = self.known.walked(&self.plan, recorded, rule, life, None);
         if let Finish::Paused { at } = walked.finish
-            && !life.last().is_some_and(|story| story.verdict == Told::Paused)
+            && !life.last().is_some_and(|story| story.verdict == RecordedVerdict::Paused)
         {
             let first = self.known.paused.entry(recorded.queue.service.clone()).or_insert(at);
             *first = at.min(*first);
@@ -314,7 +314,7 @@ impl Weighing<'_> {
     }
 
     fn finish_on_record(&self, recorded: &RecordedDelivery<'_>, life: FirstLife<'_>) -> Finish {
-        let died = |at: Timestamp| Finish::Dead { at, code: Code::of(""), failure: None };
+        let died = |at: Timestamp| Finish::Dead { at, code: FailureCode::of(""), failure: None };
         let last = match life {
             FirstLife::Recorded(stories) => self.plan.cut(stories).last(),
             FirstLife::Unrecorded | FirstLife::Foreign => return died(recorded.accepted_at),
@@ -332,16 +332,16 @@ impl Weighing<'_> {
         let life = life.stories();
         let at = last.started_at + took(last);
         match &last.verdict {
-            Told::Delivered => Finish::Delivered { at },
-            Told::Dead { code, .. } => {
+            RecordedVerdict::Delivered => Finish::Delivered { at },
+            RecordedVerdict::Dead { code, .. } => {
                 let failure = life.iter().rev().find_map(|story| match &story.end {
-                    End::Failed { code, .. } => Some(code.clone()),
-                    End::Delivered { .. } | End::Held { .. } => None,
+                    AttemptEnd::Failed { code, .. } => Some(code.clone()),
+                    AttemptEnd::Delivered { .. } | AttemptEnd::Held { .. } => None,
                 });
                 Finish::Dead { at, code: code.clone(), failure }
             }
-            Told::Paused => Finish::Paused { at },
-            Told::Retry { .. } | Told::Hold { .. } => Finish::Waiting,
+            RecordedVerdict::Paused => Finish::Paused { at },
+            RecordedVerdict::Retry { .. } | RecordedVerdict::Hold { .. } => Finish::Waiting,
         }
     }
 
@@ -439,8 +439,8 @@ impl<'a> BacktestPlan<'a> {
         self.since.is_none_or(|since| accepted_at >= since) && accepted_at <= self.until
     }
 
-    fn cut<'b>(&self, stories: &'b [Story]) -> &'b [Story] {
-        let ended = |story: &&Story| story.started_at + took(story) <= self.until;
+    fn cut<'b>(&self, stories: &'b [AttemptRecord]) -> &'b [AttemptRecord] {
+        let ended = |story: &&AttemptRecord| story.started_at + took(story) <= self.until;
         &stories[..stories.iter().take_while(ended).count()]
     }
 
@@ -455,7 +455,7 @@ impl Knowledge {
         plan: &BacktestPlan<'_>,
         recorded: &RecordedDelivery<'_>,
         rule: &Rule,
-        life: &[Story],
+        life: &[AttemptRecord],
         timeline: Option<&Timeline>,
     ) -> WalkResult {
         let stories = match recorded.replays {
@@ -519,13 +519,13 @@ impl Knowledge {
 /// Attempts until the first death; later ones were replays.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum FirstLife<'a> {
-    Recorded(&'a [Story]),
+    Recorded(&'a [AttemptRecord]),
     Unrecorded,
     Foreign,
 }
 
 impl<'a> FirstLife<'a> {
-    const fn stories(self) -> &'a [Story] {
+    const fn stories(self) -> &'a [AttemptRecord] {
         match self {
             Self::Recorded(stories) => stories,
             Self::Unrecorded | Self::Foreign => &[],
@@ -540,7 +540,7 @@ impl<'a> RecordedDelivery<'a> {
     }
 
     fn first_life(&self) -> FirstLife<'a> {
-        let is_death = |story: &Story| matches!(story.verdict, Told::Dead { .. });
+        let is_death = |story: &AttemptRecord| matches!(story.verdict, RecordedVerdict::Dead { .. });
         if self.stories.first().is_some_and(|story| story.book == FOREIGN) {
             return FirstLife::Foreign;
         }
@@ -558,7 +558,7 @@ impl<'a> RecordedDelivery<'a> {
     }
 }
 
-fn calls(stories: &[Story]) -> u32 {
+fn calls(stories: &[AttemptRecord]) -> u32 {
     u32::try_from(stories.iter().filter(|story| story.is_attempt()).count()).unwrap_or(u32::MAX)
 }
 
@@ -575,14 +575,14 @@ impl Differences {
     }
 }
 
-const fn is_failure(story: &Story) -> bool {
-    matches!(story.end, End::Failed { .. } | End::Held { .. })
+const fn is_failure(story: &AttemptRecord) -> bool {
+    matches!(story.end, AttemptEnd::Failed { .. } | AttemptEnd::Held { .. })
 }
 
-fn was_turned_away(story: &Story) -> bool {
-    matches!(story.end, End::Failed { category: Category::RateLimited, .. })
+fn was_turned_away(story: &AttemptRecord) -> bool {
+    matches!(story.end, AttemptEnd::Failed { category: Category::RateLimited, .. })
 }
 
-fn has_failed(stories: &[Story]) -> bool {
+fn has_failed(stories: &[AttemptRecord]) -> bool {
     stories.iter().any(is_failure)
 }

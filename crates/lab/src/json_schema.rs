@@ -1,15 +1,13 @@
-//! The format of the rule book, and of all that is written in the same tables, as JSON Schema (draft 2020-12), so
-//! that editors complete and check it.
+//! The rule book and the scenario as JSON Schema (draft 2020-12), for editors.
 //!
-//! Made from the tables in [`redrive_core::book::schema`] and nothing else. A schema cannot say all that `check`
-//! says: it never refuses a book that `check` takes, unless that book quotes a number or has a number
-//! for a name, and what it cannot express it leaves to `check`.
+//! Generated from the tables in [`redrive_core::book::schema`]. The schema is weaker than `check`: it rejects no valid
+//! book, except one that quotes a number or uses a number as a name.
 
 use serde_json::{Map, Value, json};
 
 use crate::lint;
 use redrive_core::book::Connectors;
-use redrive_core::book::schema::{BOOK, Field, Named, Need, Object, Type};
+use redrive_core::book::schema::{BOOK, KeyPresence, KeySchema, NameKind, ObjectSchema, ValueType};
 use redrive_core::book::validate::ACTS;
 use redrive_core::limits;
 use redrive_core::policy::category::Category;
@@ -19,15 +17,13 @@ const SHARE: &str = r"^[0-9]+(\.[0-9]+)? *%$";
 const NAME: &str = r"^[A-Za-z0-9._:/-]{1,200}$";
 const STATUSES: &str = r"^[1-5][0-9]{2}( *- *[1-5][0-9]{2})?$";
 
-/// The whole schema.
 #[must_use]
 pub fn schema(connectors: &Connectors) -> Value {
     schema_of(&BOOK, connectors, "A Redrive rule book")
 }
 
-/// The schema of whatever else is written in such tables.
 #[must_use]
-pub fn schema_of(root: &Object, connectors: &Connectors, title: &str) -> Value {
+pub fn schema_of(root: &ObjectSchema, connectors: &Connectors, title: &str) -> Value {
     let mut definitions = Definitions { connectors, schemas: Map::new() };
     let mut schema = object(root, &mut definitions);
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
@@ -36,28 +32,28 @@ pub fn schema_of(root: &Object, connectors: &Connectors, title: &str) -> Value {
     schema
 }
 
-/// The schemas of maps that others refer to, by name.
+/// Schemas by name, for references.
 struct Definitions<'a> {
     connectors: &'a Connectors,
     schemas: Map<String, Value>,
 }
 
-/// The map's own schema; those it refers to are put beside it once each.
-fn object(object: &Object, definitions: &mut Definitions<'_>) -> Value {
+/// The schema of a map; those that it refers to are added to the definitions.
+fn object(object: &ObjectSchema, definitions: &mut Definitions<'_>) -> Value {
     let mut properties = Map::new();
     let mut required = Vec::new();
-    for Field { key, takes, need, about, role: _ } in object.all_fields(definitions.connectors) {
+    for KeySchema { key, takes, need, about, role: _ } in object.all_fields(definitions.connectors) {
         let mut property = value(takes, definitions);
         if let Some(property) = property.as_object_mut() {
             property.insert("description".to_owned(), json!(about));
         }
-        // A key may mean one thing beside one connector and another beside another.
+        // A key may differ between connectors.
         let property = match properties.remove(*key) {
             Some(other) => json!({ "anyOf": [other, property] }),
             None => property,
         };
         properties.insert((*key).to_owned(), property);
-        if *need == Need::Required {
+        if *need == KeyPresence::Required {
             required.push(*key);
         }
     }
@@ -78,11 +74,10 @@ fn object(object: &Object, definitions: &mut Definitions<'_>) -> Value {
     schema
 }
 
-/// A reference to the map's schema.
-fn reference(to: &Object, definitions: &mut Definitions<'_>) -> Value {
+fn reference(to: &ObjectSchema, definitions: &mut Definitions<'_>) -> Value {
     let name = definition_name(to);
     if !definitions.schemas.contains_key(&name) {
-        // Its place is taken first: maps may lead back to themselves.
+        // Reserved first: maps may be recursive.
         definitions.schemas.insert(name.clone(), Value::Null);
         let schema = object(to, definitions);
         definitions.schemas.insert(name.clone(), schema);
@@ -92,32 +87,32 @@ fn reference(to: &Object, definitions: &mut Definitions<'_>) -> Value {
 
 /// `retry_policy` for "a retry policy".
 #[must_use]
-pub fn definition_name(object: &Object) -> String {
+pub fn definition_name(object: &ObjectSchema) -> String {
     let words = object.name.to_lowercase();
     let words = words.strip_prefix("a ").or_else(|| words.strip_prefix("an ")).unwrap_or(&words);
     words.replace('\'', "").replace(|c: char| !c.is_ascii_alphanumeric(), "_")
 }
 
-fn value(takes: &Type, definitions: &mut Definitions<'_>) -> Value {
+fn value(takes: &ValueType, definitions: &mut Definitions<'_>) -> Value {
     match takes {
-        Type::Object(object) => reference(object, definitions),
-        Type::MapOf(item) => json!({
-            // A section with nothing below it is no mistake.
+        ValueType::Object(object) => reference(object, definitions),
+        ValueType::MapOf(item) => json!({
+            // An empty section is valid.
             "type": ["object", "null"],
             "propertyNames": { "pattern": NAME },
             "additionalProperties": value(item, definitions),
         }),
-        Type::ByFailure(item) => json!({
+        ValueType::ByFailure(item) => json!({
             "type": "object",
             "propertyNames": { "anyOf": [{ "enum": Category::WORDS }, { "pattern": STATUSES }] },
             "additionalProperties": value(item, definitions),
         }),
-        Type::ListOf(item) => json!({ "type": "array", "items": value(item, definitions) }),
-        Type::OneOrMany(item) => {
+        ValueType::ListOf(item) => json!({ "type": "array", "items": value(item, definitions) }),
+        ValueType::OneOrMany(item) => {
             let item = value(item, definitions);
             json!({ "anyOf": [item, { "type": "array", "items": item }] })
         }
-        Type::ShortOrLong(short, long) => {
+        ValueType::ShortOrLong(short, long) => {
             let short = value(short, definitions);
             json!({ "oneOf": [short, reference(long, definitions)] })
         }
@@ -125,77 +120,78 @@ fn value(takes: &Type, definitions: &mut Definitions<'_>) -> Value {
     }
 }
 
-fn scalar_schema(takes: &Type) -> Value {
+fn scalar_schema(takes: &ValueType) -> Value {
     match takes {
-        Type::Duration => text(DURATION, &["500ms", "30s", "5m", "24h", "7d", "1h30m"]),
-        Type::Size => text("^[0-9]+(B|KiB|MiB|GiB)$", &["512B", "64KiB", "25MiB"]),
-        Type::Rate => {
+        ValueType::Duration => text(DURATION, &["500ms", "30s", "5m", "24h", "7d", "1h30m"]),
+        ValueType::Size => text("^[0-9]+(B|KiB|MiB|GiB)$", &["512B", "64KiB", "25MiB"]),
+        ValueType::Rate => {
             text(r"^[0-9]+(\.[0-9]+)? */ *(s|sec|second|m|min|minute|h|hour)$", &["20/s", "10/m", "100/h"])
         }
-        Type::Share => text(SHARE, &["5%", "50%"]),
-        Type::Jitter => json!({
+        ValueType::Share => text(SHARE, &["5%", "50%"]),
+        ValueType::Jitter => json!({
             "anyOf": [
                 { "enum": ["none", "full", "equal", "decorrelated"] },
                 text(r"^ *(plus +[0-9]|spread +[0-9]).*$", &["plus 500ms", "spread 25%", "spread 100ms"]),
             ],
         }),
-        Type::Pattern => json!({ "type": "string", "examples": ["(?i)quota"] }),
-        Type::EventPattern => {
+        ValueType::Pattern => json!({ "type": "string", "examples": ["(?i)quota"] }),
+        ValueType::EventPattern => {
             text(r"^(\*|[^\s.*]+)(\.(\*|[^\s.*]+))*$", &["todo.task.created", "todo.task.*"])
         }
-        // A text may look like something else: `stage: 1`.
-        Type::Text => json!({ "type": ["string", "number", "boolean"] }),
-        Type::Url => text(r"^https?://[^\s/][^\s]*$", &["http://127.0.0.1:9000/events"]),
-        Type::SourceTemplate => template(&["report.daily", "github.{header.x-github-event}.{data.action}"]),
-        Type::CopyKey => template(&["data.order", "{type}/{data.order}"]),
-        Type::LetterName => {
+        // A text may look like a number: `stage: 1`.
+        ValueType::Text => json!({ "type": ["string", "number", "boolean"] }),
+        ValueType::Url => text(r"^https?://[^\s/][^\s]*$", &["http://127.0.0.1:9000/events"]),
+        ValueType::SourceTemplate => {
+            template(&["report.daily", "github.{header.x-github-event}.{data.action}"])
+        }
+        ValueType::CopyKey => template(&["data.order", "{type}/{data.order}"]),
+        ValueType::LetterName => {
             template(&["_{service}.deadletter[.{channel}]", "{queue}:dlq", "{queue}-dlq-{stage}"])
         }
-        Type::Any => json!({}),
-        Type::Bool => json!({ "type": "boolean" }),
-        Type::Count { min, max } => json!({ "type": "integer", "minimum": min, "maximum": max }),
-        Type::CountOrUnlimited => json!({
+        ValueType::Any => json!({}),
+        ValueType::Bool => json!({ "type": "boolean" }),
+        ValueType::Count { min, max } => json!({ "type": "integer", "minimum": min, "maximum": max }),
+        ValueType::CountOrUnlimited => json!({
             "anyOf": [
                 { "type": "integer", "minimum": 0, "maximum": limits::RETRIES_MAX },
                 { "const": "unlimited" },
             ],
         }),
-        Type::Number { min, max } => json!({ "type": "number", "minimum": min, "maximum": max }),
-        Type::Word(words) => json!({ "enum": words }),
-        Type::Name(kind) => name_schema(*kind),
-        Type::Reaction => {
-            let words: Vec<&str> = ACTS.into_iter().chain(Named::Policy.of_the_catalog()).collect();
+        ValueType::Number { min, max } => json!({ "type": "number", "minimum": min, "maximum": max }),
+        ValueType::Word(words) => json!({ "enum": words }),
+        ValueType::Name(kind) => name_schema(*kind),
+        ValueType::Reaction => {
+            let words: Vec<&str> = ACTS.into_iter().chain(NameKind::Policy.of_the_catalog()).collect();
             json!({ "anyOf": [{ "enum": words }, { "type": "string", "pattern": NAME }] })
         }
-        Type::Statuses => statuses(&[]),
-        Type::FailureKind => statuses(&[json!({ "enum": Category::WORDS })]),
-        Type::Json => json!({ "type": "string", "contentMediaType": "application/json" }),
-        Type::Cron => text(r"^\s*(\S+\s+){4}\S+\s*$", &["0 9 * * *", "*/5 * * * *"]),
-        Type::Zone => text(r"^\S+$", &["UTC", "Europe/Berlin"]),
-        Type::MailAddress => text(r"^\S+@\S+$", &["ann@example.com"]),
-        Type::MailServer => text(r"^smtps?://\S+$", &["smtp://user@mail.example.com:587"]),
-        Type::Hours => json!({ "type": "string", "examples": ["Mon-Fri 09:00-17:00 Europe/Berlin"] }),
-        Type::Condition => json!({
+        ValueType::Statuses => statuses(&[]),
+        ValueType::FailureKind => statuses(&[json!({ "enum": Category::WORDS })]),
+        ValueType::Json => json!({ "type": "string", "contentMediaType": "application/json" }),
+        ValueType::Cron => text(r"^\s*(\S+\s+){4}\S+\s*$", &["0 9 * * *", "*/5 * * * *"]),
+        ValueType::Zone => text(r"^\S+$", &["UTC", "Europe/Berlin"]),
+        ValueType::MailAddress => text(r"^\S+@\S+$", &["ann@example.com"]),
+        ValueType::MailServer => text(r"^smtps?://\S+$", &["smtp://user@mail.example.com:587"]),
+        ValueType::Hours => json!({ "type": "string", "examples": ["Mon-Fri 09:00-17:00 Europe/Berlin"] }),
+        ValueType::Condition => json!({
             "type": "string",
             "pattern": r"^\s*[a-z][a-z0-9_]*(\s|$)",
             "examples": ["dead_letters > 100", "breaker_open for 10m by dependency", "error_rate > 5% over 2m"],
         }),
-        Type::Lint => json!({ "enum": lint::all().iter().map(|lint| lint.code).collect::<Vec<_>>() }),
-        Type::Object(_)
-        | Type::MapOf(_)
-        | Type::ByFailure(_)
-        | Type::ListOf(_)
-        | Type::OneOrMany(_)
-        | Type::ShortOrLong(..) => unreachable!("these are no single values"),
+        ValueType::Lint => json!({ "enum": lint::all().iter().map(|lint| lint.code).collect::<Vec<_>>() }),
+        ValueType::Object(_)
+        | ValueType::MapOf(_)
+        | ValueType::ByFailure(_)
+        | ValueType::ListOf(_)
+        | ValueType::OneOrMany(_)
+        | ValueType::ShortOrLong(..) => unreachable!("not a single value"),
     }
 }
 
-/// A text with placeholders.
 fn template(examples: &[&str]) -> Value {
     json!({ "type": "string", "minLength": 1, "examples": examples })
 }
 
-/// A status or a range of them, or whatever else may stand there.
+/// A status, a range of them, or one of the others.
 fn statuses(others: &[Value]) -> Value {
     let own = [json!({ "type": "integer", "minimum": 100, "maximum": 599 }), text(STATUSES, &["500-599"])];
     json!({ "anyOf": others.iter().cloned().chain(own).collect::<Vec<_>>() })
@@ -205,9 +201,9 @@ fn text(pattern: &str, examples: &[&str]) -> Value {
     json!({ "type": "string", "pattern": pattern, "examples": examples })
 }
 
-/// The catalog's names to choose from, or any name of the book.
-fn name_schema(kind: Named) -> Value {
-    // Where a timeout's name belongs, a duration does too; both are names by their letters.
+/// A name of the catalog, or any name of the book.
+fn name_schema(kind: NameKind) -> Value {
+    // A duration in place of a timeout's name also matches the pattern of names.
     let known = kind.of_the_catalog();
     let any = json!({ "type": "string", "pattern": NAME });
     if known.is_empty() { any } else { json!({ "anyOf": [{ "enum": known }, any] }) }

@@ -4,20 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::json_schema::{definition_name, schema};
 use redrive_core::book::connectors::built_in;
-use redrive_core::book::schema::{BOOK, Need, Object, Type};
+use redrive_core::book::schema::{BOOK, KeyPresence, ObjectSchema, ValueType};
 use serde_json::{Value, json};
 
 use crate::scenario::schema::SCENARIO;
 
 /// Both formats.
-fn roots() -> [(&'static Object, Value); 2] {
+fn roots() -> [(&'static ObjectSchema, Value); 2] {
     [(&BOOK, schema(built_in())), (&SCENARIO, crate::scenario::json_schema())]
 }
 
 /// Every map of the format, by its name in the schema.
-fn objects(root: &'static Object) -> BTreeMap<String, &'static Object> {
+fn objects(root: &'static ObjectSchema) -> BTreeMap<String, &'static ObjectSchema> {
     let mut found = BTreeMap::new();
-    let mut waiting: Vec<&'static Object> = vec![root];
+    let mut waiting: Vec<&'static ObjectSchema> = vec![root];
     while let Some(object) = waiting.pop() {
         let name = definition_name(object);
         if let Some(known) = found.insert(name.clone(), object) {
@@ -29,13 +29,14 @@ fn objects(root: &'static Object) -> BTreeMap<String, &'static Object> {
     found
 }
 
-fn within(takes: &'static Type) -> Vec<&'static Object> {
+fn within(takes: &'static ValueType) -> Vec<&'static ObjectSchema> {
     match takes {
-        Type::Object(object) => vec![object],
-        Type::MapOf(item) | Type::ByFailure(item) | Type::ListOf(item) | Type::OneOrMany(item) => {
-            within(item)
-        }
-        Type::ShortOrLong(short, object) => [within(short), vec![*object]].concat(),
+        ValueType::Object(object) => vec![object],
+        ValueType::MapOf(item)
+        | ValueType::ByFailure(item)
+        | ValueType::ListOf(item)
+        | ValueType::OneOrMany(item) => within(item),
+        ValueType::ShortOrLong(short, object) => [within(short), vec![*object]].concat(),
         _ => Vec::new(),
     }
 }
@@ -60,7 +61,7 @@ fn every_key_of_the_tables_is_there_with_its_sentence() {
             let mut abouts = std::iter::once(property).chain(several).map(|one| &one["description"]);
             assert!(abouts.any(|about| about == field.about), "{name}.{}", field.key);
             let required = described["required"].as_array().is_some_and(|r| r.contains(&json!(field.key)));
-            assert_eq!(required, field.need == Need::Required, "{name}.{}", field.key);
+            assert_eq!(required, field.need == KeyPresence::Required, "{name}.{}", field.key);
         }
         let kinds = described["oneOf"].as_array().map_or(0, Vec::len);
         assert_eq!(kinds, object.one_of(built_in()).len(), "{name}");

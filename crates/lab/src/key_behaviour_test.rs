@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use crate::dapr::{Matching, export};
 use crate::lint::check;
-use crate::rehearse::{AttemptKind, Beat, parse_script, rehearse};
+use crate::rehearse::{AttemptKind, RehearsalStep, parse_script, rehearse};
 use crate::report::{markdown, matrix};
 use crate::scenario;
 use crate::simulate::{Go, SimulationPlan, run};
 use redrive_core::book::RuleBook;
 use redrive_core::book::connectors::built_in;
-use redrive_core::book::schema::{BOOK, Object, Type};
+use redrive_core::book::schema::{BOOK, ObjectSchema, ValueType};
 use redrive_core::ids::Seed;
 
 use self::By::{Check, Dapr, Play, Show, Try};
@@ -77,15 +77,15 @@ fn tried(book: &RuleBook, answers: &str) -> String {
     let Some(rule) = book.rule("s", None, "a.b") else { return "not wanted".to_owned() };
     let script = parse_script(answers).expect("a script");
     let rehearsal = rehearse(rule, AttemptKind::Call, &script, Seed(7));
-    let beats = rehearsal.beats.iter().map(|beat| match beat {
-        Beat::Attempt(tried) => {
+    let steps = rehearsal.steps.iter().map(|step| match step {
+        RehearsalStep::Attempt(tried) => {
             let (times, decision) = ((tried.started_at, tried.ended_at), &tried.decision);
             let (verdict, alert) = (decision.verdict, decision.alert);
             format!("{times:?} {:?} {verdict:?} {alert:?} {:?}\n", tried.code, tried.transition)
         }
-        Beat::Held { at, decision } => format!("{at:?} {:?}\n", decision.verdict),
+        RehearsalStep::Held { at, decision } => format!("{at:?} {:?}\n", decision.verdict),
     });
-    beats.collect::<String>() + &format!("{:?}", rehearsal.end)
+    steps.collect::<String>() + &format!("{:?}", rehearsal.end)
 }
 
 fn played(book: RuleBook, scenario: &str) -> String {
@@ -130,7 +130,7 @@ fn every_key_has_a_scenario() {
 
 /// Collects the keys of a map and of all below it, each under the map that defines it.
 fn walk(
-    object: &'static Object,
+    object: &'static ObjectSchema,
     keys: &mut BTreeSet<(&'static str, &'static str)>,
     seen: &mut BTreeSet<&'static str>,
 ) {
@@ -149,12 +149,13 @@ fn walk(
 }
 
 /// The map that may stand in a place.
-fn map_in(takes: &'static Type) -> Option<&'static Object> {
+fn map_in(takes: &'static ValueType) -> Option<&'static ObjectSchema> {
     match takes {
-        Type::Object(object) | Type::ShortOrLong(_, object) => Some(object),
-        Type::MapOf(item) | Type::ListOf(item) | Type::OneOrMany(item) | Type::ByFailure(item) => {
-            map_in(item)
-        }
+        ValueType::Object(object) | ValueType::ShortOrLong(_, object) => Some(object),
+        ValueType::MapOf(item)
+        | ValueType::ListOf(item)
+        | ValueType::OneOrMany(item)
+        | ValueType::ByFailure(item) => map_in(item),
         _ => None,
     }
 }

@@ -10,7 +10,9 @@ use regex::Regex;
 use serde_json::{Map, Value, json};
 
 use redrive_core::book::connectors::built_in;
-use redrive_core::book::schema::{BOOK, Field, Named, Need, Object, OneOf, Role, Type};
+use redrive_core::book::schema::{
+    BOOK, KeyPresence, KeyRole, KeySchema, NameKind, ObjectSchema, OneOf, ValueType,
+};
 
 use crate::report::explain::explain;
 
@@ -75,11 +77,16 @@ fn probed(book: &Value) -> Value {
     probed
 }
 
-fn below_rule(takes: &'static Type, path: &str, place: &dyn Fn(Value) -> Value, problems: &mut Vec<String>) {
+fn below_rule(
+    takes: &'static ValueType,
+    path: &str,
+    place: &dyn Fn(Value) -> Value,
+    problems: &mut Vec<String>,
+) {
     match takes {
-        Type::MapOf(item) => below_rule(item, path, &|value| place(json!({ "x": value })), problems),
-        Type::ListOf(item) => below_rule(item, path, &|value| place(json!([value])), problems),
-        Type::Object(object) | Type::ShortOrLong(_, object) => {
+        ValueType::MapOf(item) => below_rule(item, path, &|value| place(json!({ "x": value })), problems),
+        ValueType::ListOf(item) => below_rule(item, path, &|value| place(json!([value])), problems),
+        ValueType::Object(object) | ValueType::ShortOrLong(_, object) => {
             let fields = object.all_fields(built_in()).filter(|field| !NOT_OF_A_ROW.contains(&field.key));
             for field in fields {
                 let path = format!("{path}.{}", field.key);
@@ -114,13 +121,18 @@ fn resolved(book: &Value) -> Result<String, String> {
 }
 
 /// Looks at each key of the map and at those below it; `wrap` makes a book of such a map.
-fn walk(object: &'static Object, path: &str, wrap: &dyn Fn(Value) -> Value, problems: &mut Vec<String>) {
+fn walk(
+    object: &'static ObjectSchema,
+    path: &str,
+    wrap: &dyn Fn(Value) -> Value,
+    problems: &mut Vec<String>,
+) {
     for field in object.all_fields(built_in()) {
         let path = format!("{path}.{}", field.key);
-        if field.role == Role::Fact && !path.contains(".facts") {
+        if field.role == KeyRole::Fact && !path.contains(".facts") {
             problems.push(format!("{path}: a fact that stands outside `facts`"));
         }
-        if field.role == Role::Behaviour && path.contains(".facts") {
+        if field.role == KeyRole::Behaviour && path.contains(".facts") {
             problems.push(format!("{path}: stands among the facts and is none"));
         }
         let place = |value: Value| wrap(with_key(object, field, value));
@@ -132,17 +144,17 @@ fn walk(object: &'static Object, path: &str, wrap: &dyn Fn(Value) -> Value, prob
 }
 
 /// Goes on to the maps that may stand in a place.
-fn below(takes: &'static Type, path: &str, place: &dyn Fn(Value) -> Value, problems: &mut Vec<String>) {
+fn below(takes: &'static ValueType, path: &str, place: &dyn Fn(Value) -> Value, problems: &mut Vec<String>) {
     match takes {
-        Type::Object(object) | Type::ShortOrLong(_, object) => walk(object, path, place, problems),
-        Type::MapOf(item) => below(item, path, &|value| place(json!({ "x": value })), problems),
-        Type::ListOf(item) => below(item, path, &|value| place(json!([value])), problems),
+        ValueType::Object(object) | ValueType::ShortOrLong(_, object) => walk(object, path, place, problems),
+        ValueType::MapOf(item) => below(item, path, &|value| place(json!({ "x": value })), problems),
+        ValueType::ListOf(item) => below(item, path, &|value| place(json!([value])), problems),
         _ => {}
     }
 }
 
 /// Whether two values of a key make two different books.
-fn changes(field: &'static Field, place: &dyn Fn(Value) -> Value) -> Result<(), String> {
+fn changes(field: &'static KeySchema, place: &dyn Fn(Value) -> Value) -> Result<(), String> {
     let [first, second] =
         [Sample::First, Sample::Second].map(|which| carried(&place(sample(&field.takes, which))));
     match (first, second) {
@@ -170,7 +182,7 @@ fn carried(book: &Value) -> Result<String, String> {
 }
 
 /// A map of that kind with that key; of keys that exclude each other, only this one.
-fn with_key(object: &Object, field: &Field, value: Value) -> Value {
+fn with_key(object: &ObjectSchema, field: &KeySchema, value: Value) -> Value {
     let mut map = least(object, Sample::First);
     let kinds = object.one_of(built_in());
     if kinds.contains(&field.key) {
@@ -187,15 +199,15 @@ fn with_key(object: &Object, field: &Field, value: Value) -> Value {
 }
 
 /// The key of the first connector that a key belongs to.
-fn owner(object: &Object, field: &Field) -> Option<(&'static str, Value)> {
+fn owner(object: &ObjectSchema, field: &KeySchema) -> Option<(&'static str, Value)> {
     let OneOf::Kinds(edge) = object.one_of else { return None };
-    let is_own = |own: &Field| (own.key, own.about) == (field.key, field.about);
+    let is_own = |own: &KeySchema| (own.key, own.about) == (field.key, field.about);
     let owner = built_in().of(edge).find(|connector| connector.beside.iter().any(is_own))?;
     Some((owner.key(), sample(&owner.field.takes, Sample::First)))
 }
 
 /// The keys without which another has no meaning.
-fn beside(object: &Object, key: &str) -> Vec<(&'static str, Value)> {
+fn beside(object: &ObjectSchema, key: &str) -> Vec<(&'static str, Value)> {
     match (object.name, key) {
         ("a trip condition", "failures") => vec![("within", json!("1m"))],
         ("a trip condition", "within") => vec![("failures", json!(5))],
@@ -219,9 +231,9 @@ fn beside(object: &Object, key: &str) -> Vec<(&'static str, Value)> {
 }
 
 /// The smallest map of that kind that makes sense.
-fn least(object: &Object, which: Sample) -> Map<String, Value> {
+fn least(object: &ObjectSchema, which: Sample) -> Map<String, Value> {
     let mut map = Map::new();
-    for field in object.all_fields(built_in()).filter(|field| field.need == Need::Required) {
+    for field in object.all_fields(built_in()).filter(|field| field.need == KeyPresence::Required) {
         map.insert(field.key.to_owned(), sample(&field.takes, which));
     }
     if let Some(field) = object.one_of(built_in()).first().and_then(|key| object.field(key, built_in())) {
@@ -259,56 +271,58 @@ fn with_definitions(book: &Value) -> Value {
 }
 
 /// One of two values that differ.
-fn sample(takes: &Type, which: Sample) -> Value {
+fn sample(takes: &ValueType, which: Sample) -> Value {
     let pick = |first: Value, second: Value| match which {
         Sample::First => first,
         Sample::Second => second,
     };
     match takes {
-        Type::Duration => pick(json!("2s"), json!("3s")),
-        Type::Size => pick(json!("2MiB"), json!("3MiB")),
-        Type::Rate => pick(json!("2/s"), json!("3/s")),
-        Type::Share => pick(json!("20%"), json!("30%")),
-        Type::Jitter => pick(json!("full"), json!("spread 25%")),
-        Type::Pattern | Type::Text | Type::SourceTemplate | Type::Lint => pick(json!("one"), json!("two")),
-        Type::Url => pick(json!("http://one.test/"), json!("https://two.test/")),
-        Type::EventPattern => pick(json!("a.b"), json!("c.d")),
-        Type::CopyKey => pick(json!("data.one"), json!("{type}/{data.two}")),
-        Type::LetterName => pick(json!("_{service}.one"), json!("_{service}.two")),
-        Type::Bool => pick(json!(false), json!(true)),
-        Type::Any => pick(json!("https://one.test/"), json!("https://two.test/")),
-        Type::Count { min, max } => pick(json!(min), json!((min + 1).min(*max))),
-        Type::CountOrUnlimited => pick(json!(2), json!("unlimited")),
-        Type::Number { min, .. } => pick(json!(min), json!(min + 2.0)),
-        Type::Word(words) => pick(json!(words[0]), json!(words.last())),
-        Type::Name(Named::Policy) | Type::Reaction => pick(json!("standard"), json!("patient")),
-        Type::Name(Named::Breaker) => pick(json!("kafkaBreaker"), json!("externalBreaker")),
-        Type::Name(Named::Timeout) => pick(json!("fast"), json!("slow")),
-        Type::Name(Named::Throttle | Named::Dependency | Named::Secret | Named::Receiver) => {
-            pick(json!("a"), json!("b"))
+        ValueType::Duration => pick(json!("2s"), json!("3s")),
+        ValueType::Size => pick(json!("2MiB"), json!("3MiB")),
+        ValueType::Rate => pick(json!("2/s"), json!("3/s")),
+        ValueType::Share => pick(json!("20%"), json!("30%")),
+        ValueType::Jitter => pick(json!("full"), json!("spread 25%")),
+        ValueType::Pattern | ValueType::Text | ValueType::SourceTemplate | ValueType::Lint => {
+            pick(json!("one"), json!("two"))
         }
-        Type::Statuses => pick(json!(404), json!("500-599")),
-        Type::FailureKind => pick(json!("transient"), json!(503)),
-        Type::Json => pick(json!("1"), json!("[]")),
-        Type::Cron => pick(json!("0 9 * * *"), json!("0 8 * * *")),
-        Type::Zone => pick(json!("UTC"), json!("Europe/Berlin")),
-        Type::MailAddress => pick(json!("a@example.test"), json!("b@example.test")),
-        Type::MailServer => pick(json!("smtp://one.test"), json!("smtps://two.test")),
-        Type::Hours => pick(json!("Mon-Fri 09:00-17:00 UTC"), json!("Mon-Sun 09:00-17:00 UTC")),
-        Type::Condition => pick(json!("dead_letters > 1"), json!("breaker_open for 10m")),
-        Type::Object(object) => {
+        ValueType::Url => pick(json!("http://one.test/"), json!("https://two.test/")),
+        ValueType::EventPattern => pick(json!("a.b"), json!("c.d")),
+        ValueType::CopyKey => pick(json!("data.one"), json!("{type}/{data.two}")),
+        ValueType::LetterName => pick(json!("_{service}.one"), json!("_{service}.two")),
+        ValueType::Bool => pick(json!(false), json!(true)),
+        ValueType::Any => pick(json!("https://one.test/"), json!("https://two.test/")),
+        ValueType::Count { min, max } => pick(json!(min), json!((min + 1).min(*max))),
+        ValueType::CountOrUnlimited => pick(json!(2), json!("unlimited")),
+        ValueType::Number { min, .. } => pick(json!(min), json!(min + 2.0)),
+        ValueType::Word(words) => pick(json!(words[0]), json!(words.last())),
+        ValueType::Name(NameKind::Policy) | ValueType::Reaction => pick(json!("standard"), json!("patient")),
+        ValueType::Name(NameKind::Breaker) => pick(json!("kafkaBreaker"), json!("externalBreaker")),
+        ValueType::Name(NameKind::Timeout) => pick(json!("fast"), json!("slow")),
+        ValueType::Name(
+            NameKind::Throttle | NameKind::Dependency | NameKind::Secret | NameKind::Receiver,
+        ) => pick(json!("a"), json!("b")),
+        ValueType::Statuses => pick(json!(404), json!("500-599")),
+        ValueType::FailureKind => pick(json!("transient"), json!(503)),
+        ValueType::Json => pick(json!("1"), json!("[]")),
+        ValueType::Cron => pick(json!("0 9 * * *"), json!("0 8 * * *")),
+        ValueType::Zone => pick(json!("UTC"), json!("Europe/Berlin")),
+        ValueType::MailAddress => pick(json!("a@example.test"), json!("b@example.test")),
+        ValueType::MailServer => pick(json!("smtp://one.test"), json!("smtps://two.test")),
+        ValueType::Hours => pick(json!("Mon-Fri 09:00-17:00 UTC"), json!("Mon-Sun 09:00-17:00 UTC")),
+        ValueType::Condition => pick(json!("dead_letters > 1"), json!("breaker_open for 10m")),
+        ValueType::Object(object) => {
             let mut map = least(object, which);
             if let (Sample::Second, Some(field)) = (which, object.all_fields(built_in()).next()) {
                 map.insert(field.key.to_owned(), sample(&field.takes, which));
             }
             map.into()
         }
-        Type::MapOf(item) => match which {
+        ValueType::MapOf(item) => match which {
             Sample::First => json!({ "x": sample(item, which) }),
             Sample::Second => json!({ "y": sample(item, which) }),
         },
-        Type::ByFailure(item) => json!({ "transient": sample(item, which) }),
-        Type::ListOf(item) | Type::OneOrMany(item) => json!([sample(item, which)]),
-        Type::ShortOrLong(short, _) => sample(short, which),
+        ValueType::ByFailure(item) => json!({ "transient": sample(item, which) }),
+        ValueType::ListOf(item) | ValueType::OneOrMany(item) => json!([sample(item, which)]),
+        ValueType::ShortOrLong(short, _) => sample(short, which),
     }
 }

@@ -1,7 +1,6 @@
-//! What a rule book says, would do and did: lints, reports, JSON Schema, simulation, rehearsal, backtest, diagnosis, and
-//! the translation to and from other formats.
+//! Tools for rule books: lints, reports, JSON Schema, simulation, rehearsal, backtest, diagnosis, import and export.
 //!
-//! Everything here is pure, like [`redrive_core`], and stands on top of it. The delivery path needs none of it.
+//! Everything is pure, like [`redrive_core`]. The delivery path uses none of it.
 
 pub mod backtest;
 pub mod dapr;
@@ -14,7 +13,7 @@ pub mod report;
 pub mod scenario;
 pub mod simulate;
 
-// The laws that the fuzz targets hold us to name the lab from outside.
+// The laws of the fuzz targets import this crate by name.
 #[cfg(test)]
 extern crate self as redrive_lab;
 

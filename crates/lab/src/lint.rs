@@ -1,10 +1,10 @@
-//! Looks for what a book may say and what will hurt all the same.
+//! Finds settings that are valid and will still hurt in production.
 //!
-//! A lint is data: a code that never changes, a severity, a paragraph for people, the smallest book
-//! that shows the mistake and what mends it. One test runs every lint over both books.
+//! A lint is data: a code that never changes, a severity, its texts, the smallest book that shows the mistake, and
+//! the fix. One test runs every lint over both books.
 //!
-//! Invariants: a lint that lacks a fact says "cannot tell" and proves nothing; a finding that the book
-//! silences must carry a reason there, and a silencer that silences nothing is itself a finding.
+//! Invariants: a lint that lacks a fact is skipped there and proves nothing; an `allow` needs a reason, and an
+//! `allow` that silences nothing is itself a finding.
 
 mod addresses;
 mod alerts;
@@ -31,53 +31,48 @@ mod worst_case;
 use std::collections::BTreeSet;
 use std::fmt;
 
+use self::callers::{DependencyCallers, by_dependency};
 use redrive_core::book::Connectors;
-use redrive_core::book::model::{Allow, Layer, Sections};
-use redrive_core::book::problem::{Problem, Problems, Severity, Span, suggest};
+use redrive_core::book::model::{Alert, Allow, At, BreakerEntry, Layer, Sections, TargetEntry};
+use redrive_core::book::problem::{BookSpan, Problem, ProblemSeverity, Problems, suggest};
 use redrive_core::book::resolve::Resolved;
-use redrive_core::book::{Reading, RuleBook};
+use redrive_core::book::{ParsedBook, RuleBook};
+use redrive_core::ids::{BreakerName, PolicyName};
+use redrive_core::policy::backoff::Backoff;
 
-/// Something to look for.
 #[derive(Debug)]
 pub struct Lint {
-    /// Its name, for silencing and for searching.
     pub code: &'static str,
-    /// How bad it is, unless a finding says otherwise.
-    pub severity: Severity,
-    /// What it finds, in half a line.
+    /// Unless a finding has a severity of its own.
+    pub severity: ProblemSeverity,
     pub summary: &'static str,
-    /// Why that hurts and what to do, in a paragraph.
+    /// One paragraph: what happens, why it hurts, what to write instead.
     pub explanation: &'static str,
-    /// The smallest book that it finds something in.
-    bad: Example,
-    /// What mends that book: parts of its text, each of which stands there once, and what takes their place.
+    bad: ExampleBook,
+    /// Replacements that fix the bad book; each left side occurs there exactly once.
     fix: &'static [(&'static str, &'static str)],
-    /// How it looks.
-    pub run: Run,
+    scope: LintScope,
 }
 
 impl Lint {
-    /// The smallest book that it finds something in.
     #[must_use]
-    pub fn bad(&self) -> String {
+    pub fn bad_book(&self) -> String {
         self.bad.to_string()
     }
 
-    /// The same book, mended.
     #[must_use]
-    pub fn mended(&self) -> String {
-        self.fix.iter().fold(self.bad(), |book, (part, better)| book.replacen(part, better, 1))
+    pub fn fixed_book(&self) -> String {
+        self.fix.iter().fold(self.bad_book(), |book, (part, better)| book.replacen(part, better, 1))
     }
 }
 
-/// A small book, of which only what matters is written down.
 #[derive(Clone, Copy, Debug)]
-enum Example {
-    /// A service with an HTTP target that says this beside it.
+enum ExampleBook {
+    /// More keys of a service with an HTTP target.
     Service(&'static str),
-    /// Lines of the book before such a service.
+    /// Lines of the book, and such a service.
     With(&'static [&'static str], &'static str),
-    /// A breaker, and such a service behind it.
+    /// A breaker, and such a service that names it.
     Breaker(&'static str, &'static str),
     /// A retry policy that the defaults name.
     Policy(&'static str),
@@ -85,10 +80,9 @@ enum Example {
     Book(&'static [&'static str]),
 }
 
-/// The receiver of examples about alerts.
 const ON_CALL: &str = r#"receivers: { on-call: { webhook: "https://pager.example.test/hook" } }"#;
 
-impl fmt::Display for Example {
+impl fmt::Display for ExampleBook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("version: 1\n")?;
         let (lines, service) = match *self {
@@ -117,13 +111,29 @@ const fn comma(parts: &str) -> &'static str {
     if parts.is_empty() { "" } else { ", " }
 }
 
-/// What a lint looks at.
+/// What a lint looks at: it is called once for each of these, under the `allow`s that apply there.
 #[derive(Clone, Copy, Debug)]
-pub enum Run {
-    /// The book as a whole.
+enum LintScope {
     Book(for<'a> fn(&'a Sections, &mut Findings<'a>)),
-    /// What holds for each row.
-    Rule(for<'a> fn(&Resolved<'a>, &mut Findings<'a>)),
+    /// Defaults, dependency, service, channel or row.
+    Level(for<'a> fn(&'a Layer, &mut Findings<'a>)),
+    Policy(fn(OwnPolicy<'_>, &mut Findings<'_>)),
+    Breaker(fn(&BreakerName, &At<BreakerEntry>, &mut Findings<'_>)),
+    HttpTarget(for<'a> fn(&'a TargetEntry, &'a str, &mut Findings<'a>)),
+    /// All alerts of one level: they cover the same rows.
+    AlertList(for<'a> fn(&'a [Alert], &mut Findings<'a>)),
+    Alert(for<'a> fn(&'a Alert, &[&Resolved<'a>], &mut Findings<'a>)),
+    /// A dependency and the rows that call it. Findings belong to one of those ([`Findings::at_row`]).
+    Dependency(for<'a> fn(&DependencyCallers<'_, 'a>, &mut Findings<'a>)),
+    Rows(for<'a> fn(&[Resolved<'a>], &mut Findings<'a>)),
+    Row(for<'a> fn(&Resolved<'a>, &mut Findings<'a>)),
+}
+
+#[derive(Clone, Copy)]
+struct OwnPolicy<'a> {
+    name: &'a PolicyName,
+    backoff: &'a Backoff,
+    span: BookSpan,
 }
 
 /// All lints, in the order of their families.
@@ -152,77 +162,68 @@ pub fn all() -> Vec<&'static Lint> {
     FAMILIES.iter().copied().flatten().collect()
 }
 
-/// The lint of that code.
 #[must_use]
 pub fn find(code: &str) -> Option<&'static Lint> {
     all().into_iter().find(|lint| lint.code == code)
 }
 
-/// A lint that could not look, for want of a fact.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Untold {
-    /// The lint.
+pub struct SkippedLint {
     pub lint: &'static str,
-    /// Where the fact would matter.
-    pub span: Span,
-    /// The fact that is missing, such as `facts.rate`.
+    pub span: BookSpan,
+    /// The missing fact, such as `facts.rate`.
     pub fact: &'static str,
 }
 
-/// What came of checking a book.
 #[derive(Debug)]
-pub struct Checked {
-    /// The book, if there was no error in reading it.
+pub struct CheckReport {
+    /// None if the book has an error of format.
     pub book: Option<RuleBook>,
-    /// What is wrong, in the order of the book.
     pub problems: Vec<Problem>,
-    /// How many more there were than are listed.
     pub left_out: usize,
-    /// What could not be told, in the order of the book.
-    pub untold: Vec<Untold>,
-    /// How many findings the book silences.
+    pub skipped: Vec<SkippedLint>,
     pub silenced: usize,
 }
 
-/// Reads a book and looks for everything that is wrong with it, wherever it is served.
+/// Reads a book and runs every lint over it. Connectors that this build lacks are accepted.
 #[must_use]
-pub fn check(bytes: &[u8], connectors: &Connectors) -> Checked {
+pub fn check(bytes: &[u8], connectors: &Connectors) -> CheckReport {
     check_with(bytes, connectors, |_| Vec::new())
 }
 
-/// The same, with an error for each connector that this build does not have.
+/// The same, with an error for each connector that this build lacks.
 #[must_use]
-pub fn check_for(bytes: &[u8], connectors: &Connectors) -> Checked {
+pub fn check_for(bytes: &[u8], connectors: &Connectors) -> CheckReport {
     check_with(bytes, connectors, RuleBook::missing)
 }
 
-fn check_with(bytes: &[u8], connectors: &Connectors, more: impl Fn(&RuleBook) -> Vec<Problem>) -> Checked {
-    let Reading { book, mut problems } = redrive_core::book::read_bytes(bytes, connectors);
-    let Some(book) = book else {
-        let left_out = problems.left_out();
-        return Checked { book, problems: problems.into_sorted(), left_out, untold: Vec::new(), silenced: 0 };
-    };
-    let mut findings = Findings::new(book.sections(), &mut problems);
-    findings.look();
-    let (untold, silenced) = (findings.untold.into_iter().collect(), findings.silenced.len());
-    for problem in more(&book) {
-        problems.add(problem);
+fn check_with(
+    bytes: &[u8],
+    connectors: &Connectors,
+    more: impl Fn(&RuleBook) -> Vec<Problem>,
+) -> CheckReport {
+    let ParsedBook { book, mut problems } = redrive_core::book::read_bytes(bytes, connectors);
+    let (mut skipped, mut silenced) = (Vec::new(), 0);
+    if let Some(book) = &book {
+        let mut findings = Findings::new(book.sections(), &mut problems);
+        findings.run_all();
+        (skipped, silenced) = (findings.skipped.into_iter().collect(), findings.silenced.len());
+        more(book).into_iter().for_each(|problem| problems.add(problem));
     }
     let left_out = problems.left_out();
-    Checked { book: Some(book), problems: problems.into_sorted(), left_out, untold, silenced }
+    CheckReport { book, problems: problems.into_sorted(), left_out, skipped, silenced }
 }
 
-/// Where lints put what they find.
 pub struct Findings<'a> {
     book: &'a Sections,
     lint: &'static Lint,
-    /// The silencers that hold where the lint is looking.
+    /// The `allow`s that apply where the lint is looking.
     allow: Vec<&'a Allow>,
     problems: &'a mut Problems,
-    seen: BTreeSet<(&'static str, Span)>,
-    untold: BTreeSet<Untold>,
-    used: BTreeSet<Span>,
-    silenced: BTreeSet<(&'static str, Span)>,
+    reported: BTreeSet<(&'static str, BookSpan)>,
+    skipped: BTreeSet<SkippedLint>,
+    used_allows: BTreeSet<BookSpan>,
+    silenced: BTreeSet<(&'static str, BookSpan)>,
 }
 
 impl<'a> Findings<'a> {
@@ -232,126 +233,165 @@ impl<'a> Findings<'a> {
             lint: &hygiene::LINTS[0],
             allow: Vec::new(),
             problems,
-            seen: BTreeSet::new(),
-            untold: BTreeSet::new(),
-            used: BTreeSet::new(),
+            reported: BTreeSet::new(),
+            skipped: BTreeSet::new(),
+            used_allows: BTreeSet::new(),
             silenced: BTreeSet::new(),
         }
     }
 
-    fn look(&mut self) {
-        let sections = self.book;
+    fn run_all(&mut self) {
+        let rows: Vec<Resolved<'a>> = self.book.resolved().collect();
+        let dependencies = by_dependency(self.book, &rows);
         let lints = all();
-        self.allow = sections.allow.iter().collect();
         for lint in &lints {
-            if let Run::Book(run) = lint.run {
-                self.lint = lint;
-                run(sections, self);
-            }
+            self.lint = lint;
+            self.allow = self.book.allow.iter().collect();
+            self.run_over_book(lint.scope, &rows, &dependencies);
         }
-        for (service, channel, row) in sections.rows() {
-            let resolved = sections.resolve(service, channel, row);
-            self.allow.clone_from(&resolved.allow);
+        for row in &rows {
             for lint in &lints {
-                if let Run::Rule(run) = lint.run {
+                if let LintScope::Row(check) = lint.scope {
                     self.lint = lint;
-                    run(&resolved, self);
+                    check(row, self.at_row(row));
                 }
             }
         }
-        self.check_silencers(sections);
+        self.check_allows();
     }
 
-    /// The book that is looked at, for what a row alone does not show.
+    fn run_over_book(
+        &mut self,
+        scope: LintScope,
+        rows: &[Resolved<'a>],
+        dependencies: &[DependencyCallers<'_, 'a>],
+    ) {
+        let book = self.book;
+        match scope {
+            LintScope::Book(check) => check(book, self),
+            LintScope::Level(check) => self.each_level(check),
+            LintScope::Policy(check) => {
+                for (name, at) in book.policies.iter().filter(|(_, at)| at.value.backoff.retries() > 0) {
+                    check(OwnPolicy { name, backoff: &at.value.backoff, span: at.span }, self);
+                }
+            }
+            LintScope::Breaker(check) => book.breakers.iter().for_each(|(name, at)| check(name, at, self)),
+            LintScope::HttpTarget(check) => self.each_http_target(check),
+            LintScope::AlertList(check) => self.each_alert_list(check),
+            LintScope::Alert(check) => self.each_alert_list(|alerts, findings| {
+                for alert in alerts {
+                    let is_of_the_book = book.alerts.iter().any(|own| own.span == alert.span);
+                    let is_covered = |row: &&Resolved<'a>| {
+                        is_of_the_book || row.alerts.iter().any(|(own, _)| own.span == alert.span)
+                    };
+                    check(alert, &rows.iter().filter(is_covered).collect::<Vec<_>>(), findings);
+                }
+            }),
+            LintScope::Dependency(check) => dependencies.iter().for_each(|one| check(one, self)),
+            LintScope::Rows(check) => check(rows, self),
+            LintScope::Row(_) => {}
+        }
+    }
+
+    fn each_alert_list(&mut self, check: impl Fn(&'a [Alert], &mut Self)) {
+        check(&self.book.alerts, self);
+        self.each_level(|layer, findings| check(&layer.alerts, findings));
+    }
+
+    fn each_level(&mut self, check: impl Fn(&'a Layer, &mut Self)) {
+        self.book.each_level(|around, layer| {
+            let all = around.iter().copied().chain([layer]);
+            self.within(all, |findings| check(layer, findings));
+        });
+    }
+
+    fn each_http_target(&mut self, check: impl Fn(&'a TargetEntry, &'a str, &mut Self)) {
+        for service in &self.book.services {
+            let own = std::iter::once((&service.layer, &service.target));
+            let channels = service.channels.iter();
+            let of_channels = channels.filter_map(|channel| Some((&channel.layer, channel.target.as_ref()?)));
+            for (layer, target) in own.chain(of_channels) {
+                if let Some(address) = target.endpoint.http_address() {
+                    let around = [&self.book.defaults, &service.layer, layer];
+                    self.within(around, |findings| check(target, address, findings));
+                }
+            }
+        }
+    }
+
     #[must_use]
     pub const fn book(&self) -> &'a Sections {
         self.book
     }
 
     /// Reports a finding, once for each place.
-    pub fn report(&mut self, span: Span, message: impl Into<String>, help: impl Into<String>) {
+    pub fn report(&mut self, span: BookSpan, message: impl Into<String>, help: impl Into<String>) {
         self.report_as(self.lint.severity, span, message, help);
     }
 
-    /// The same with a severity of its own.
     pub fn report_as(
         &mut self,
-        severity: Severity,
-        span: Span,
+        severity: ProblemSeverity,
+        span: BookSpan,
         message: impl Into<String>,
         help: impl Into<String>,
     ) {
         let code = self.lint.code;
         if self.is_silenced() {
             self.silenced.insert((code, span));
-        } else if self.seen.insert((code, span)) {
+        } else if self.reported.insert((code, span)) {
             self.problems.add(Problem { severity, code, span, message: message.into(), help: help.into() });
         }
     }
 
-    /// Says that the lint cannot tell without a fact, unless the book silences it there: whoever says
-    /// why it does not apply has answered the question.
-    pub fn cannot_tell(&mut self, span: Span, fact: &'static str) {
+    /// Records that the lint needs a fact here; an `allow` makes the fact unnecessary.
+    pub fn skip(&mut self, span: BookSpan, fact: &'static str) {
         if !self.is_silenced() {
-            self.untold.insert(Untold { lint: self.lint.code, span, fact });
+            self.skipped.insert(SkippedLint { lint: self.lint.code, span, fact });
         }
     }
 
-    /// Whether a silencer of the lint holds where it is looking, which then is of use.
+    /// Whether an `allow` of the lint applies; it then counts as used.
     fn is_silenced(&mut self) -> bool {
-        let silencer = self.allow.iter().find(|allow| allow.lint.value == self.lint.code);
-        self.used.extend(silencer.map(|allow| allow.lint.span));
-        silencer.is_some()
+        let allow = self.allow.iter().find(|allow| allow.lint.value == self.lint.code);
+        self.used_allows.extend(allow.map(|allow| allow.lint.span));
+        allow.is_some()
     }
 
-    /// Adds the silencers of a level that a lint over the whole book looks at, while `look` runs.
-    pub fn within(&mut self, layer: &'a Layer, look: impl FnOnce(&mut Self)) {
-        self.within_all([layer], look);
+    /// Applies the `allow`s of a row, until the lint is through or another row is chosen.
+    fn at_row(&mut self, row: &Resolved<'a>) -> &mut Self {
+        self.allow.clone_from(&row.allow);
+        self
     }
 
-    /// The same for several levels.
-    pub fn within_all(&mut self, layers: impl IntoIterator<Item = &'a Layer>, look: impl FnOnce(&mut Self)) {
+    fn within(&mut self, levels: impl IntoIterator<Item = &'a Layer>, check: impl FnOnce(&mut Self)) {
         let before = self.allow.len();
-        self.allow.extend(layers.into_iter().flat_map(|layer| &layer.allow));
-        look(self);
+        self.allow.extend(levels.into_iter().flat_map(|layer| &layer.allow));
+        check(self);
         self.allow.truncate(before);
     }
 
-    /// Looks at every level of the book, with the silencers of all that lie around it.
-    pub fn each_layer(&mut self, book: &'a Sections, mut look: impl FnMut(&'a Layer, &mut Self)) {
-        book.each_level(|around, layer| {
-            let all = around.iter().copied().chain([layer]);
-            self.within_all(all, |findings| look(layer, findings));
-        });
-    }
-
-    /// Reports silencers that name no lint, and those that silence nothing.
-    fn check_silencers(&mut self, sections: &Sections) {
-        let layers = sections.layers();
-        for allow in sections.allow.iter().chain(layers.iter().flat_map(|layer| &layer.allow)) {
+    fn check_allows(&mut self) {
+        let levels = self.book.layers();
+        for allow in self.book.allow.iter().chain(levels.iter().flat_map(|layer| &layer.allow)) {
             let (code, span) = (allow.lint.value.as_str(), allow.lint.span);
             if find(code).is_none() && !RETIRED.contains(&code) {
-                let message = format!("there is no lint `{code}`");
-                self.problems.error(
-                    "unknown-lint",
-                    span,
-                    message,
-                    suggest(code, all().iter().map(|l| l.code).collect::<Vec<_>>()),
-                );
-            } else if !self.used.contains(&span) {
+                let help = suggest(code, all().iter().map(|lint| lint.code).collect::<Vec<_>>());
+                self.problems.error("unknown-lint", span, format!("unknown lint `{code}`"), help);
+            } else if !self.used_allows.contains(&span) {
                 self.problems.add(Problem {
-                    severity: Severity::Warning,
+                    severity: ProblemSeverity::Warning,
                     code: "unused-allow",
                     span,
-                    message: format!("`{code}` finds nothing here that would need silencing"),
-                    help: "leave this `allow` out".to_owned(),
+                    message: format!("`{code}` has no finding here"),
+                    help: "remove this `allow`".to_owned(),
                 });
             }
         }
     }
 }
 
-/// Lints of earlier releases: an `allow` for one of them silences nothing, and is no mistake.
+/// Lints of earlier releases: an `allow` for one of them is unused, not an error.
 const RETIRED: [&str; 2] = ["dedup-in-memory", "secret-gone-before-probe"];
 
 #[cfg(test)]
@@ -365,7 +405,6 @@ mod tests {
         check(book.as_bytes(), built_in()).problems.into_iter().map(|problem| problem.code).collect()
     }
 
-    /// What the lints of a family find: `line:column code`.
     pub(super) fn found(book: &str, family: &[Lint]) -> Vec<String> {
         let checked = check(book.as_bytes(), built_in());
         assert!(checked.book.is_some(), "no book: {:?}\n{book}", checked.problems);
@@ -374,35 +413,31 @@ mod tests {
         checked.problems.iter().filter(of_family).map(shown).collect()
     }
 
-    /// What the lints of a family cannot tell: `line:column code fact`.
-    pub(super) fn untold(book: &str, family: &[Lint]) -> Vec<String> {
-        let untold = check(book.as_bytes(), built_in()).untold.into_iter();
-        let of_family = |untold: &Untold| family.iter().any(|lint| lint.code == untold.lint);
-        let shown = |untold: Untold| format!("{} {} {}", untold.span.position, untold.lint, untold.fact);
-        untold.filter(of_family).map(shown).collect()
+    pub(super) fn skipped(book: &str, family: &[Lint]) -> Vec<String> {
+        let skipped = check(book.as_bytes(), built_in()).skipped.into_iter();
+        let of_family = |skipped: &SkippedLint| family.iter().any(|lint| lint.code == skipped.lint);
+        let shown =
+            |skipped: SkippedLint| format!("{} {} {}", skipped.span.position, skipped.lint, skipped.fact);
+        skipped.filter(of_family).map(shown).collect()
     }
 
     #[test]
-    fn every_lint_finds_its_bad_book_and_passes_its_mended_twin() {
+    fn every_lint_finds_its_bad_book_and_passes_its_fixed_twin() {
         for lint in all() {
-            let (bad, found) = (lint.bad(), codes(&lint.bad()));
+            let (bad, found) = (lint.bad_book(), codes(&lint.bad_book()));
             assert!(found.contains(&lint.code), "{} does not find its bad book: {found:?}\n{bad}", lint.code);
             for (part, _) in lint.fix {
                 assert_eq!(bad.matches(part).count(), 1, "{}: `{part}` stands once in\n{bad}", lint.code);
             }
-            let mended = check(lint.mended().as_bytes(), built_in());
-            assert!(
-                mended.book.is_some(),
-                "{}: the mended book is no book: {:?}",
-                lint.code,
-                mended.problems
-            );
-            let still: Vec<_> = mended.problems.iter().filter(|p| p.code == lint.code).collect();
-            assert!(still.is_empty(), "{} finds its mended book: {still:?}", lint.code);
-            let errors: Vec<_> = mended.problems.iter().filter(|p| p.severity == Severity::Error).collect();
-            assert!(errors.is_empty(), "{}: the mended book has errors: {errors:?}", lint.code);
-            let untold = mended.untold.iter().any(|untold| untold.lint == lint.code);
-            assert!(!untold, "{} cannot tell on its mended book: that proves nothing", lint.code);
+            let fixed = check(lint.fixed_book().as_bytes(), built_in());
+            assert!(fixed.book.is_some(), "{}: the fixed book is invalid: {:?}", lint.code, fixed.problems);
+            let still: Vec<_> = fixed.problems.iter().filter(|p| p.code == lint.code).collect();
+            assert!(still.is_empty(), "{} finds its fixed book: {still:?}", lint.code);
+            let errors: Vec<_> =
+                fixed.problems.iter().filter(|p| p.severity == ProblemSeverity::Error).collect();
+            assert!(errors.is_empty(), "{}: the fixed book has errors: {errors:?}", lint.code);
+            let skipped = fixed.skipped.iter().any(|skipped| skipped.lint == lint.code);
+            assert!(!skipped, "{} is skipped on its fixed book: that proves nothing", lint.code);
         }
     }
 

@@ -1,7 +1,7 @@
-//! The alerts of a rule book as a rule file for Prometheus, with a word on what has no series there.
+//! The alerts of a rule book as a rule file for Prometheus.
 //!
-//! Invariants: a rule is made of names in `metric_names.rs` alone; what stands in a book as text never becomes
-//! a template; an alert is exported or named among the losses, never neither.
+//! Invariants: a rule uses only names of `metric_names.rs`; a text of the book never becomes a template; an alert is
+//! either exported or listed among the losses.
 
 mod expression;
 
@@ -9,26 +9,24 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use crate::dapr::Remark;
-use redrive_core::alerts::covers::{self, Named};
+use redrive_core::alerts::scope::{self, NamedAlert};
 use redrive_core::book::RuleBook;
 use redrive_core::book::expression::Grouping;
 use redrive_core::text;
 
-/// A rule file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Exported {
-    /// Its text.
+pub struct RuleFile {
     pub yaml: String,
-    /// Alerts that have no place in it.
+    /// Alerts that cannot be exported.
     pub losses: Vec<Remark>,
 }
 
-/// Makes a rule file of all alerts that are switched on.
+/// Exports all alerts that are switched on.
 #[must_use]
-pub fn export(book: &RuleBook) -> Exported {
+pub fn export(book: &RuleBook) -> RuleFile {
     let mut rules = String::new();
     let mut losses = Vec::new();
-    for named in covers::named(book.sections()) {
+    for named in scope::named(book.sections()) {
         match expression::of(book, &named.covers, &named.alert.when) {
             Ok(expression) => rules.push_str(&rule(&named, &expression)),
             Err(why) => {
@@ -46,10 +44,10 @@ pub fn export(book: &RuleBook) -> Exported {
         "# The alerts of a Redrive rule book, for Prometheus.\n\
          # Their windows need several samples: scrape with `scrape_interval: 15s` or less.\ngroups:\n  - name: redrive\n    rules:{list}"
     );
-    Exported { yaml, losses }
+    RuleFile { yaml, losses }
 }
 
-fn rule(Named { name, covers, alert, .. }: &Named<'_>, expression: &str) -> String {
+fn rule(NamedAlert { name, covers, alert, .. }: &NamedAlert<'_>, expression: &str) -> String {
     let mut rule = String::new();
     let mut put = |key: &str, value: &str| {
         let _ = writeln!(rule, "{key}: {}", quoted(value));
@@ -84,7 +82,7 @@ fn rule(Named { name, covers, alert, .. }: &Named<'_>, expression: &str) -> Stri
     rule
 }
 
-/// The labels that a grouping tells apart by; none for what has no series.
+/// The labels of a grouping; none without a series.
 const fn labels(by: Option<Grouping>) -> &'static [&'static str] {
     match by {
         None | Some(Grouping::Fingerprint | Grouping::Source) => &[],
@@ -96,17 +94,17 @@ const fn labels(by: Option<Grouping>) -> &'static [&'static str] {
     }
 }
 
-/// A text in double quotes: what JSON writes, YAML and PromQL read.
+/// A JSON string, which YAML and PromQL read too.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// A text that Prometheus' templates leave as it is.
+/// Escapes a text for the templates of Prometheus.
 fn no_template(text: &str) -> String {
     text.replace("{{", "{{ \"{{\" }}")
 }
 
-/// A duration as Prometheus reads it: in whole milliseconds, and at least one.
+/// A duration for Prometheus: whole milliseconds, at least one.
 fn span(span: Duration) -> String {
     let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX).max(1);
     text::show_duration(Duration::from_millis(millis))

@@ -1,40 +1,41 @@
-//! Walks one delivery through a script of answers, in virtual time: what would happen, and why.
+//! Runs one delivery through a script of answers, in virtual time.
 //!
-//! The same classifier, breaker and verdicts as in production, with nothing else around them: one
-//! delivery alone, answers that come at once unless they are timeouts, and a breaker that starts closed.
+//! Classifier, breaker and verdicts are those of production. There is one delivery only, answers are immediate unless
+//! they are timeouts, and the breaker starts closed.
 
 use std::time::Duration;
 
 use redrive_core::book::problem::nearest;
 use redrive_core::ids::{Attempt, DeliveryId, Seed};
 use redrive_core::limits;
-use redrive_core::policy::answer::{Answer, CallPart, Exit, Malformed, TransportError, What};
-use redrive_core::policy::breaker::{Admission, Breaker, State, Transition};
-use redrive_core::policy::category::Code;
+use redrive_core::policy::answer::{
+    AnswerKind, CallPart, Exit, MalformedEvent, TargetAnswer, TransportError,
+};
+use redrive_core::policy::breaker::{Admission, Breaker, BreakerState, Transition};
+use redrive_core::policy::category::FailureCode;
 use redrive_core::policy::classify::{Outcome, classify};
-use redrive_core::policy::decide::{Decision, Ended, History, Moment, Verdict, decide};
+use redrive_core::policy::decide::{AttemptResult, Decision, History, Moment, Verdict, decide};
 use redrive_core::policy::rule::{NamedBreaker, Rule};
 use redrive_core::time::Timestamp;
 
-/// What an attempt is, which tells what a `timeout` of the script is.
+/// Decides what a `timeout` of the script means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptKind {
-    /// A call over the network: no answer comes in time.
+    /// A network call without an answer in time.
     Call,
-    /// A process: it runs past its time limit.
+    /// A process that exceeds its time limit.
     Process,
 }
 
-/// One answer of the script.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scripted {
-    what: Reply,
+pub struct ScriptedAnswer {
+    what: ScriptedReply,
     retry_after: Option<Duration>,
     message: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Reply {
+enum ScriptedReply {
     Status(u16),
     Transport(TransportError),
     Process(Exit),
@@ -43,45 +44,38 @@ enum Reply {
     Code(String),
 }
 
-/// Why a script cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidScript {
-    /// A word that is no answer.
     #[error(
-        "`{word}` is no answer: write a status (503), a status with Retry-After in seconds (429:60), \
-         timeout, refused, reset, dns, tls, crash, oom, invalid, ok or a CODE, each with =message if it matters \
+        "`{word}` is not an answer: write a status (503), a status with Retry-After in seconds (429:60), \
+         timeout, refused, reset, dns, tls, crash, oom, invalid, ok or a CODE, optionally with =message \
          (500=quota exceeded) and *times (503*4)"
     )]
     Word { word: String },
-    /// A word that is nearly an answer.
-    #[error("`{word}` is no answer: did you mean `{near}`?")]
+    #[error("`{word}` is not an answer: did you mean `{near}`?")]
     NearWord { word: String, near: &'static str },
-    /// A Retry-After on something that has no headers.
-    #[error("`{word}` cannot carry a Retry-After: only a status can, such as 429:60")]
+    #[error("`{word}` cannot have a Retry-After: only a status can, such as 429:60")]
     RetryAfter { word: String },
-    /// No answers at all.
-    #[error("a script has at least one answer, such as 200")]
+    #[error("the script is empty: write at least one answer, such as 200")]
     Empty,
-    /// More answers than anyone would read.
-    #[error("a script has at most {} answers", limits::SCRIPT_ANSWERS_MAX)]
+    #[error("the script has more than {} answers", limits::SCRIPT_ANSWERS_MAX)]
     TooLong,
 }
 
-/// Answers that have a name.
-const WORDS: [(&str, Reply); 9] = [
-    ("timeout", Reply::Transport(TransportError::Timeout(CallPart::Whole))),
-    ("refused", Reply::Transport(TransportError::Refused)),
-    ("reset", Reply::Transport(TransportError::Reset)),
-    ("dns", Reply::Transport(TransportError::Dns)),
-    ("tls", Reply::Transport(TransportError::Tls)),
-    ("crash", Reply::Process(Exit::Code(1))),
-    ("oom", Reply::Process(Exit::OutOfMemory)),
-    ("invalid", Reply::Malformed),
-    ("ok", Reply::Taken),
+const WORDS: [(&str, ScriptedReply); 9] = [
+    ("timeout", ScriptedReply::Transport(TransportError::Timeout(CallPart::Whole))),
+    ("refused", ScriptedReply::Transport(TransportError::Refused)),
+    ("reset", ScriptedReply::Transport(TransportError::Reset)),
+    ("dns", ScriptedReply::Transport(TransportError::Dns)),
+    ("tls", ScriptedReply::Transport(TransportError::Tls)),
+    ("crash", ScriptedReply::Process(Exit::Code(1))),
+    ("oom", ScriptedReply::Process(Exit::OutOfMemory)),
+    ("invalid", ScriptedReply::Malformed),
+    ("ok", ScriptedReply::Taken),
 ];
 
 /// Reads a script such as `503,429:60,timeout,200`.
-pub fn parse_script(text: &str) -> Result<Vec<Scripted>, InvalidScript> {
+pub fn parse_script(text: &str) -> Result<Vec<ScriptedAnswer>, InvalidScript> {
     let mut script = Vec::new();
     for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
         let (one, times) = match word.rsplit_once('*') {
@@ -91,7 +85,7 @@ pub fn parse_script(text: &str) -> Result<Vec<Scripted>, InvalidScript> {
         if script.len().saturating_add(times) > limits::SCRIPT_ANSWERS_MAX {
             return Err(InvalidScript::TooLong);
         }
-        script.extend(std::iter::repeat_n(Scripted::parse(one)?, times));
+        script.extend(std::iter::repeat_n(ScriptedAnswer::parse(one)?, times));
     }
     if script.is_empty() { Err(InvalidScript::Empty) } else { Ok(script) }
 }
@@ -100,7 +94,7 @@ fn no_answer(word: &str) -> InvalidScript {
     InvalidScript::Word { word: word.to_owned() }
 }
 
-impl Scripted {
+impl ScriptedAnswer {
     fn parse(text: &str) -> Result<Self, InvalidScript> {
         let (what, message) = match text.split_once('=') {
             Some((what, message)) => (what.trim(), Some(message)),
@@ -110,15 +104,19 @@ impl Scripted {
             Some((what, seconds)) => (what, Some(seconds)),
             None => (what, None),
         };
-        let what = Reply::parse(what)?;
+        let what = ScriptedReply::parse(what)?;
         let retry_after = match (&what, seconds) {
             (_, None) => None,
-            (Reply::Status(_), Some(seconds)) => {
+            (ScriptedReply::Status(_), Some(seconds)) => {
                 let seconds = seconds.trim_end_matches('s').parse().map_err(|_| no_answer(text))?;
                 Some(Duration::from_secs(seconds))
             }
             (
-                Reply::Transport(_) | Reply::Process(_) | Reply::Malformed | Reply::Taken | Reply::Code(_),
+                ScriptedReply::Transport(_)
+                | ScriptedReply::Process(_)
+                | ScriptedReply::Malformed
+                | ScriptedReply::Taken
+                | ScriptedReply::Code(_),
                 Some(_),
             ) => return Err(InvalidScript::RetryAfter { word: text.to_owned() }),
         };
@@ -126,7 +124,7 @@ impl Scripted {
         Ok(Self { what, retry_after, message })
     }
 
-    /// What it is, with the words of one's own if it has any: `503 Service Unavailable`, `500: quota`.
+    /// `503 Service Unavailable`, or `500: quota` with a message of its own.
     #[must_use]
     pub fn shown(&self) -> String {
         let usual = usual_message(&self.what);
@@ -137,38 +135,40 @@ impl Scripted {
         format!("{what}: {}", self.message)
     }
 
-    /// What it says, in words.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The HTTP status, if it is one.
     #[must_use]
     pub const fn status(&self) -> Option<u16> {
         match self.what {
-            Reply::Status(status) => Some(status),
-            Reply::Transport(_) | Reply::Process(_) | Reply::Malformed | Reply::Taken | Reply::Code(_) => {
-                None
-            }
+            ScriptedReply::Status(status) => Some(status),
+            ScriptedReply::Transport(_)
+            | ScriptedReply::Process(_)
+            | ScriptedReply::Malformed
+            | ScriptedReply::Taken
+            | ScriptedReply::Code(_) => None,
         }
     }
 
-    /// How long the answer asks us to wait.
     #[must_use]
     pub const fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
     const fn takes_the_whole_limit(&self) -> bool {
-        matches!(self.what, Reply::Transport(TransportError::Timeout(_)) | Reply::Process(Exit::TimeLimit))
+        matches!(
+            self.what,
+            ScriptedReply::Transport(TransportError::Timeout(_)) | ScriptedReply::Process(Exit::TimeLimit)
+        )
     }
 
-    /// The same as an attempt of that kind meets it.
-    fn met_by(&self, kind: AttemptKind) -> Self {
+    /// For a process, a timeout is an exceeded time limit.
+    fn for_kind(&self, kind: AttemptKind) -> Self {
         match (kind, &self.what) {
-            (AttemptKind::Process, Reply::Transport(TransportError::Timeout(_))) => {
-                let what = Reply::Process(Exit::TimeLimit);
+            (AttemptKind::Process, ScriptedReply::Transport(TransportError::Timeout(_))) => {
+                let what = ScriptedReply::Process(Exit::TimeLimit);
                 let is_usual = self.message == usual_message(&self.what);
                 let message = if is_usual { usual_message(&what) } else { self.message.clone() };
                 Self { what, retry_after: self.retry_after, message }
@@ -182,19 +182,21 @@ impl Scripted {
         let headers = [("retry-after", seconds.as_str())];
         let headers = if seconds.is_empty() { &headers[..0] } else { &headers[..] };
         let what = match &self.what {
-            Reply::Status(status) => What::Http { status: *status, headers: &headers, body: "" },
-            Reply::Transport(error) => What::Transport(*error),
-            Reply::Process(exit) => What::Process(*exit),
-            Reply::Malformed => What::Malformed(Malformed::DoesNotParse),
-            Reply::Taken => What::Taken,
-            Reply::Code(code) => What::Reported { code },
+            ScriptedReply::Status(status) => {
+                AnswerKind::Http { status: *status, headers: &headers, body: "" }
+            }
+            ScriptedReply::Transport(error) => AnswerKind::Transport(*error),
+            ScriptedReply::Process(exit) => AnswerKind::Process(*exit),
+            ScriptedReply::Malformed => AnswerKind::Malformed(MalformedEvent::DoesNotParse),
+            ScriptedReply::Taken => AnswerKind::Taken,
+            ScriptedReply::Code(code) => AnswerKind::Reported { code },
         };
-        let answer = Answer { what, message: &self.message, retry_after: self.retry_after };
+        let answer = TargetAnswer { what, message: &self.message, retry_after: self.retry_after };
         classify(&answer, &rule.classify, rule.timeouts.category)
     }
 }
 
-impl Reply {
+impl ScriptedReply {
     fn parse(word: &str) -> Result<Self, InvalidScript> {
         if let Some((_, known)) = WORDS.into_iter().find(|(name, _)| *name == word) {
             return Ok(known);
@@ -203,7 +205,7 @@ impl Reply {
             let status = word.parse().ok().filter(|status| (100..=599).contains(status));
             return status.map(Self::Status).ok_or_else(|| no_answer(word));
         }
-        // `TIMEOUT` is rather a slip of the pen than a code; one with an underscore is surely meant.
+        // `TIMEOUT` is probably a typo; with an underscore it is a code.
         let is_surely_a_code = is_code(word) && word.contains('_');
         match nearest(word, WORDS.map(|(name, _)| name)) {
             Some(near) if !is_surely_a_code => Err(InvalidScript::NearWord { word: word.to_owned(), near }),
@@ -218,31 +220,31 @@ fn is_code(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
 }
 
-fn usual_message(what: &Reply) -> String {
+fn usual_message(what: &ScriptedReply) -> String {
     match what {
-        Reply::Status(status) => match reason_phrase(*status) {
+        ScriptedReply::Status(status) => match reason_phrase(*status) {
             Some(reason) => format!("{status} {reason}"),
             None => status.to_string(),
         },
-        Reply::Transport(TransportError::Timeout(_)) => "no answer in time".to_owned(),
-        Reply::Transport(TransportError::Refused) => "connection refused".to_owned(),
-        Reply::Transport(TransportError::Dns) => "the name does not resolve".to_owned(),
-        Reply::Transport(TransportError::Tls) => "the TLS handshake failed".to_owned(),
-        Reply::Transport(TransportError::AddressRefused) => {
-            "the book gives no leave to call there".to_owned()
+        ScriptedReply::Transport(TransportError::Timeout(_)) => "no answer in time".to_owned(),
+        ScriptedReply::Transport(TransportError::Refused) => "connection refused".to_owned(),
+        ScriptedReply::Transport(TransportError::Dns) => "the name does not resolve".to_owned(),
+        ScriptedReply::Transport(TransportError::Tls) => "the TLS handshake failed".to_owned(),
+        ScriptedReply::Transport(TransportError::AddressRefused) => {
+            "the address is in a private network, which this target may not call".to_owned()
         }
-        Reply::Transport(
+        ScriptedReply::Transport(
             TransportError::Reset
             | TransportError::Unreachable
             | TransportError::ClosedEarly
             | TransportError::Protocol,
         ) => "connection reset".to_owned(),
-        Reply::Process(Exit::OutOfMemory) => "the process ran out of memory".to_owned(),
-        Reply::Process(Exit::TimeLimit) => "process exceeded its time limit".to_owned(),
-        Reply::Process(_) => "the process ended with status 1".to_owned(),
-        Reply::Malformed => "the message does not parse".to_owned(),
-        Reply::Taken => "taken".to_owned(),
-        Reply::Code(code) => code.clone(),
+        ScriptedReply::Process(Exit::OutOfMemory) => "the process ran out of memory".to_owned(),
+        ScriptedReply::Process(Exit::TimeLimit) => "process exceeded its time limit".to_owned(),
+        ScriptedReply::Process(_) => "the process ended with status 1".to_owned(),
+        ScriptedReply::Malformed => "the message does not parse".to_owned(),
+        ScriptedReply::Taken => "taken".to_owned(),
+        ScriptedReply::Code(code) => code.clone(),
     }
 }
 
@@ -275,62 +277,53 @@ const fn reason_phrase(status: u16) -> Option<&'static str> {
     })
 }
 
-/// One thing that happens.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Beat {
-    /// An attempt ran.
-    Attempt(Box<Tried>),
-    /// An attempt could not start.
-    Held { at: Timestamp, decision: Box<Decision> },
+pub enum RehearsalStep {
+    Attempt(Box<RehearsedAttempt>),
+    /// The breaker held the attempt back.
+    Held {
+        at: Timestamp,
+        decision: Box<Decision>,
+    },
 }
 
-/// An attempt that ran.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tried {
-    /// Its number.
+pub struct RehearsedAttempt {
     pub attempt: Attempt,
-    /// When it started.
     pub started_at: Timestamp,
-    /// When it ended.
     pub ended_at: Timestamp,
-    /// What came back.
-    pub answer: Scripted,
-    /// The failure's code, if it was one.
-    pub code: Option<Code>,
-    /// What followed.
+    pub answer: ScriptedAnswer,
+    /// None for a success.
+    pub code: Option<FailureCode>,
     pub decision: Decision,
-    /// The breaker, afterwards.
-    pub breaker: Option<State>,
-    /// How the breaker's state changed.
+    /// After the attempt.
+    pub breaker: Option<BreakerState>,
+    /// Of the breaker.
     pub transition: Option<Transition>,
 }
 
-/// How it ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum End {
-    /// Delivered, dead or paused.
+pub enum RehearsalEnd {
+    /// Delivered, dead-lettered or paused.
     Settled { at: Timestamp, verdict: Verdict },
-    /// The script has no more answers, and the delivery still waits.
+    /// The script ended before the delivery did.
     Waiting { due_at: Timestamp },
 }
 
-/// What would happen.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rehearsal {
-    /// One after the other.
-    pub beats: Vec<Beat>,
-    /// How it ends.
-    pub end: End,
+    pub steps: Vec<RehearsalStep>,
+    pub end: RehearsalEnd,
 }
 
-/// Plays the script against a rule, from time 0 on.
+/// Starts at time 0.
 #[must_use]
-pub fn rehearse(rule: &Rule, kind: AttemptKind, script: &[Scripted], seed: Seed) -> Rehearsal {
+pub fn rehearse(rule: &Rule, kind: AttemptKind, script: &[ScriptedAnswer], seed: Seed) -> Rehearsal {
     let delivery = DeliveryId(1);
     let mut breaker = Breaker::new();
     let mut history = History::new();
-    let mut beats = Vec::new();
-    let mut answers = script.iter().map(|answer| answer.met_by(kind));
+    let mut steps = Vec::new();
+    let mut answers = script.iter().map(|answer| answer.for_kind(kind));
     let mut attempt = Attempt::FIRST;
     let mut now = Timestamp::EPOCH;
     loop {
@@ -339,12 +332,12 @@ pub fn rehearse(rule: &Rule, kind: AttemptKind, script: &[Scripted], seed: Seed)
         let admission = rule.breaker.as_ref().map(|b| breaker.admit(&b.settings, limit, now));
         let permit = match admission {
             Some(Admission::WaitUntil(until)) => {
-                let decision = decide(rule, &history, &Ended::BreakerOpen { until }, &moment(now));
+                let decision = decide(rule, &history, &AttemptResult::BreakerOpen { until }, &moment(now));
                 history = history.after(&decision, now);
-                beats.push(Beat::Held { at: now, decision: Box::new(decision) });
+                steps.push(RehearsalStep::Held { at: now, decision: Box::new(decision) });
                 match decision.verdict {
                     Verdict::Hold { until } => now = until,
-                    verdict => return Rehearsal { beats, end: End::Settled { at: now, verdict } },
+                    verdict => return Rehearsal { steps, end: RehearsalEnd::Settled { at: now, verdict } },
                 }
                 continue;
             }
@@ -352,7 +345,7 @@ pub fn rehearse(rule: &Rule, kind: AttemptKind, script: &[Scripted], seed: Seed)
             None => None,
         };
         let Some(answer) = answers.next() else {
-            return Rehearsal { beats, end: End::Waiting { due_at: now } };
+            return Rehearsal { steps, end: RehearsalEnd::Waiting { due_at: now } };
         };
         let started_at = now;
         history = history.started(started_at);
@@ -364,13 +357,13 @@ pub fn rehearse(rule: &Rule, kind: AttemptKind, script: &[Scripted], seed: Seed)
             Outcome::Failed(failure) => Some(failure.code.clone()),
             Outcome::Delivered { .. } => None,
         };
-        let decision = decide(rule, &history, &Ended::Outcome(outcome), &moment(now));
+        let decision = decide(rule, &history, &AttemptResult::Outcome(outcome), &moment(now));
         history = history.after(&decision, now);
         let mut transition = None;
         if let (Some(NamedBreaker { settings, .. }), Some(permit)) = (&rule.breaker, permit) {
             transition = breaker.settle(permit, decision.observation, settings, now);
         }
-        beats.push(Beat::Attempt(Box::new(Tried {
+        steps.push(RehearsalStep::Attempt(Box::new(RehearsedAttempt {
             attempt,
             started_at,
             ended_at: now,
@@ -384,7 +377,7 @@ pub fn rehearse(rule: &Rule, kind: AttemptKind, script: &[Scripted], seed: Seed)
             Verdict::Retry { due_at } => now = due_at,
             Verdict::Hold { until } => now = until,
             verdict @ (Verdict::Deliver | Verdict::DeadLetter { .. } | Verdict::Pause) => {
-                return Rehearsal { beats, end: End::Settled { at: now, verdict } };
+                return Rehearsal { steps, end: RehearsalEnd::Settled { at: now, verdict } };
             }
         }
         attempt = attempt.next();
@@ -397,7 +390,7 @@ mod tests {
     use redrive_core::book;
     use redrive_core::book::connectors::built_in;
     use redrive_core::letters::envelope::Tier;
-    use redrive_core::policy::decide::DeathReason;
+    use redrive_core::policy::decide::DeadLetterReason;
 
     fn rehearsal(extra: &str, kind: AttemptKind, script: &str) -> Rehearsal {
         let target = match kind {
@@ -413,9 +406,10 @@ mod tests {
         rehearse(rule, kind, &parse_script(script).unwrap(), Seed(1))
     }
 
-    fn play(extra: &str, script: &str) -> (usize, End) {
+    fn play(extra: &str, script: &str) -> (usize, RehearsalEnd) {
         let rehearsal = rehearsal(extra, AttemptKind::Call, script);
-        let attempts = rehearsal.beats.iter().filter(|beat| matches!(beat, Beat::Attempt(_))).count();
+        let attempts =
+            rehearsal.steps.iter().filter(|step| matches!(step, RehearsalStep::Attempt(_))).count();
         (attempts, rehearsal.end)
     }
 
@@ -426,28 +420,30 @@ mod tests {
         let cases = [
             ("a success ends it",                "",                    "200",           1, Verdict::Deliver),
             ("a failure and a success",          "",                    "503,200",       2, Verdict::Deliver),
-            ("no retries",                       ", retry: none",       "503,200",       1, dead(DeathReason::RetriesExceeded)),
-            ("a refusal ends it",                "",                    "404,200",       1, dead(DeathReason::Refused)),
-            ("patience is bounded",              ", retry: aggressive", "503*9",         4, dead(DeathReason::RetriesExceeded)),
-            ("what nobody knows is tried twice", "",                    "500*9",         3, dead(DeathReason::RetriesExceeded)),
+            ("no retries",                       ", retry: none",       "503,200",       1, dead(DeadLetterReason::RetriesExceeded)),
+            ("a refusal ends it",                "",                    "404,200",       1, dead(DeadLetterReason::Refused)),
+            ("patience is bounded",              ", retry: aggressive", "503*9",         4, dead(DeadLetterReason::RetriesExceeded)),
+            ("an unknown failure is retried twice", "",                    "500*9",         3, dead(DeadLetterReason::RetriesExceeded)),
             ("a rule may know it after all",     ", on_failure: { 500: standard, unknown: none }", "500*4,200", 5, Verdict::Deliver),
             ("or its category",                  ", on_failure: { unknown: standard }", "500*4,200", 5, Verdict::Deliver),
-            ("a bad message is poison",          "",                    "invalid",       1, Verdict::DeadLetter { reason: DeathReason::Refused, tier: Tier::Poison }),
+            ("a bad message is poison",          "",                    "invalid",       1, Verdict::DeadLetter { reason: DeadLetterReason::Refused, tier: Tier::Poison }),
             ("a rule may pause the service",     ", on_failure: { fatal: pause }", "401", 1, Verdict::Pause),
             ("an open breaker holds, burns no retry", ", retry: critical", "503*9,200", 10, Verdict::Deliver),
-            ("or ends it",                       ", retry: critical, when_open: dead-letter", "503*9,200", 5, dead(DeathReason::BreakerOpen)),
+            ("or ends it",                       ", retry: critical, when_open: dead-letter", "503*9,200", 5, dead(DeadLetterReason::BreakerOpen)),
         ];
         for (name, extra, script, attempts, verdict) in cases {
             let (seen, end) = play(extra, script);
-            let End::Settled { verdict: ended, .. } = end else { panic!("{name}: still waiting: {end:?}") };
+            let RehearsalEnd::Settled { verdict: ended, .. } = end else {
+                panic!("{name}: still waiting: {end:?}")
+            };
             assert_eq!((seen, ended), (attempts, verdict), "{name}");
         }
     }
 
-    fn tried(rehearsal: &Rehearsal) -> impl Iterator<Item = &Tried> {
-        rehearsal.beats.iter().filter_map(|beat| match beat {
-            Beat::Attempt(tried) => Some(&**tried),
-            Beat::Held { .. } => None,
+    fn tried(rehearsal: &Rehearsal) -> impl Iterator<Item = &RehearsedAttempt> {
+        rehearsal.steps.iter().filter_map(|step| match step {
+            RehearsalStep::Attempt(tried) => Some(&**tried),
+            RehearsalStep::Held { .. } => None,
         })
     }
 
@@ -458,7 +454,7 @@ mod tests {
             let rehearsal = rehearsal(&extra, AttemptKind::Call, "timeout*9");
             let states: Vec<_> = tried(&rehearsal).filter_map(|tried| tried.breaker).collect();
             assert_eq!(states.len(), 9, "{timeout}");
-            let are_open = states[4..].iter().all(|state| matches!(state, State::Open { .. }));
+            let are_open = states[4..].iter().all(|state| matches!(state, BreakerState::Open { .. }));
             assert!(are_open, "{timeout}: {states:?}");
         }
     }
@@ -476,7 +472,7 @@ mod tests {
         for (name, kind, script, code, message) in cases {
             let rehearsal = rehearsal(", timeout: 20s", kind, script);
             let tried = tried(&rehearsal).next().expect("an attempt");
-            assert_eq!(tried.code.as_ref().map(Code::as_str), Some(code), "{name}");
+            assert_eq!(tried.code.as_ref().map(FailureCode::as_str), Some(code), "{name}");
             assert_eq!(tried.answer.message(), message, "{name}");
             let took = tried.ended_at.since(tried.started_at);
             assert_eq!(took.is_zero(), script == "crash", "{name}: {took:?}");
@@ -485,13 +481,13 @@ mod tests {
 
     #[test]
     fn a_rate_limit_is_waited_out() {
-        let (_, End::Settled { at, .. }) = play("", "429:60,200") else { panic!("not settled") };
+        let (_, RehearsalEnd::Settled { at, .. }) = play("", "429:60,200") else { panic!("not settled") };
         assert_eq!(at, Timestamp::from_millis(60_000));
     }
 
     #[test]
     fn a_script_that_ends_too_early_says_so() {
-        assert!(matches!(play("", "503"), (1, End::Waiting { .. })));
+        assert!(matches!(play("", "503"), (1, RehearsalEnd::Waiting { .. })));
     }
 
     #[test]
@@ -538,7 +534,7 @@ mod tests {
             ("599",                &["599"]),
         ];
         for (text, expected) in cases {
-            let shown: Vec<String> = parse_script(text).unwrap().iter().map(Scripted::shown).collect();
+            let shown: Vec<String> = parse_script(text).unwrap().iter().map(ScriptedAnswer::shown).collect();
             assert_eq!(shown, expected, "{text}");
         }
     }

@@ -1,7 +1,6 @@
-//! What a book says, for people: the matrix of all rows, a rule as a page, and a rule value by value.
+//! Reports on a rule book: the matrix of all rows, a rule as a page, and a rule value by value.
 //!
-//! Everything here is text or data made from what [`redrive_core::book::resolve`] found; nothing is decided anew.
-//! Invariant: the same book gives the same report, byte for byte.
+//! Everything is made from what [`redrive_core::book::resolve`] found. The same book gives the same report, byte for byte.
 
 pub mod explain;
 pub mod markdown;
@@ -17,35 +16,32 @@ use redrive_core::policy::breaker::Trip;
 use redrive_core::policy::rule::{GrowingTimeout, Matcher, StatusRange};
 use redrive_core::text::show_duration;
 
-/// How a second copy of an event is made harmless: by the consumer if the book says so, else by us.
+/// How duplicates are handled: by the consumer if the book declares a pattern, else by Redrive.
 #[must_use]
-pub fn idempotency(resolved: &Resolved<'_>) -> Harmless {
+pub fn idempotency(resolved: &Resolved<'_>) -> DuplicateHandling {
     let by_consumer = resolved.facts.idempotent_by.as_ref().and_then(|at| {
         let pattern = consumer_pattern(at.value.pattern)?;
-        Some(Harmless { pattern, store: at.value.store.as_deref().map(store) })
+        Some(DuplicateHandling { pattern, store: at.value.store.as_deref().map(store) })
     });
     by_consumer.unwrap_or_else(|| {
         let own = &resolved.idempotency;
         let pattern = match own.by.value {
             IdempotencyBy::EventId => "Event ID dedup",
             IdempotencyBy::NotificationId => "Notification ID dedup",
-            IdempotencyBy::Nothing => return Harmless { pattern: "none", store: None },
+            IdempotencyBy::Nothing => return DuplicateHandling { pattern: "none", store: None },
         };
         let missing = if own.store.value == EMBEDDED { "" } else { ", not available" };
-        Harmless { pattern, store: Some(store(&own.store.value) + missing) }
+        DuplicateHandling { pattern, store: Some(store(&own.store.value) + missing) }
     })
 }
 
-/// A pattern of idempotency and where it keeps what it needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Harmless {
-    /// The pattern's name.
+pub struct DuplicateHandling {
     pub pattern: &'static str,
-    /// The store's name, if one is known.
     pub store: Option<String>,
 }
 
-impl std::fmt::Display for Harmless {
+impl std::fmt::Display for DuplicateHandling {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.store {
             Some(store) => f.pad(&format!("{} ({store})", self.pattern)),
@@ -54,7 +50,7 @@ impl std::fmt::Display for Harmless {
     }
 }
 
-/// None if the consumer does nothing about it.
+/// None if the consumer does not handle duplicates.
 const fn consumer_pattern(pattern: ConsumerPattern) -> Option<&'static str> {
     match pattern {
         ConsumerPattern::EventId => Some("Event ID dedup"),
@@ -76,7 +72,6 @@ fn store(word: &str) -> String {
     .to_owned()
 }
 
-/// The breaker's name; of a kind's own, the kind.
 #[must_use]
 pub fn breaker_name(resolved: &Resolved<'_>) -> String {
     match &resolved.rule.breaker {
@@ -88,7 +83,6 @@ pub fn breaker_name(resolved: &Resolved<'_>) -> String {
     }
 }
 
-/// What opens a breaker, in words.
 #[must_use]
 pub fn trip(trip: Trip) -> String {
     match trip {
@@ -106,7 +100,7 @@ fn plural(count: u32, word: &str) -> String {
     if count == 1 { word.to_owned() } else { format!("{word}s") }
 }
 
-/// A limit that may grow: `15s`, or `5s to 30s`.
+/// `15s`, or `5s to 30s` for a growing timeout.
 #[must_use]
 pub fn limit(timeout: GrowingTimeout) -> String {
     if timeout.first == timeout.max || timeout.factor <= 1.0 {
@@ -116,7 +110,6 @@ pub fn limit(timeout: GrowingTimeout) -> String {
     }
 }
 
-/// The name of the policy, or the act in its place.
 #[must_use]
 pub fn reaction(reaction: &ReactionName) -> &str {
     match reaction {
@@ -126,7 +119,6 @@ pub fn reaction(reaction: &ReactionName) -> &str {
     }
 }
 
-/// What an override of the classification looks at.
 #[must_use]
 pub fn matcher(when: &Matcher) -> String {
     let Matcher { statuses: ranges, code, header, message } = when;
@@ -146,14 +138,13 @@ pub fn matcher(when: &Matcher) -> String {
     parts.join(" and ")
 }
 
-/// The name of the dead-letter queue; of one that each event names anew, its template.
+/// The name of the dead-letter queue, or its template if the name depends on the event.
 #[must_use]
 pub fn letter_name(resolved: &Resolved<'_>) -> String {
     let letter = &resolved.dead_letter;
     letter.name.clone().unwrap_or_else(|_| letter.template.value.to_string())
 }
 
-/// Whole days where they are whole, else the largest units.
 fn days(span: Duration) -> String {
     const DAY_SECS: u64 = 86_400;
     match span.as_secs() {
@@ -172,7 +163,7 @@ fn title_case(words: &str) -> String {
     words.split('-').filter_map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// A text that cannot end its cell or its line early.
+/// Escapes a text for a cell of a Markdown table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace(['\n', '\r'], " ")
 }

@@ -8,7 +8,7 @@
 //!
 //! [`redrive_core::engine`] makes every decision; only its surroundings are modelled: a store that is durable at once
 //! (`store.rs`), targets that answer as the scenario says (`target.rs`) and one agenda of future events
-//! (`agenda.rs`). `docs/decisions/0011-what-the-simulator-models.md` lists what is left out.
+//! (`agenda.rs`). `docs/decisions/0011-simulate-with-the-production-engine.md` lists what is left out.
 //!
 //! Invariants:
 //! - the same scenario, book and seed give the same report, byte for byte, on every machine;

@@ -12,7 +12,7 @@ use redrive_core::hash;
 use redrive_core::ids::Seq;
 use redrive_core::time::Timestamp;
 use redrive_node::store::sqlite::{Options, Sqlite};
-use redrive_node::store::{Filter, StateName, Store};
+use redrive_node::store::{DeliveryFilter, DeliveryStateName, Store};
 use rusqlite::Connection;
 
 const DELIVERIES: u64 = 1_000_000;
@@ -26,7 +26,7 @@ const PAGE: usize = 50;
 const ASKED: u64 = 200;
 
 /// What is asked for, and the filter of each question.
-type Ask<'a> = (&'static str, Box<dyn Fn(u64) -> Filter + 'a>);
+type Ask<'a> = (&'static str, Box<dyn Fn(u64) -> DeliveryFilter + 'a>);
 
 fn main() {
     // Whoever runs the tests of all targets only wants to know that it runs.
@@ -38,27 +38,44 @@ fn main() {
     fill(folder.path());
     println!("{DELIVERIES} deliveries, made in {:.0?}", started.elapsed());
     let reader = Sqlite::open_reader(folder.path()).expect("it opens");
-    let all = || Filter { rows_max: PAGE, ..Filter::default() };
+    let all = || DeliveryFilter { rows_max: PAGE, ..DeliveryFilter::default() };
     let pattern = |text: &str| Some(EventPattern::parse(text).expect("a pattern"));
     let named = |text: String| Some(text);
     let asks: Vec<Ask<'_>> = vec![
         ("deliveries", Box::new(|_| all())),
-        ("  of a service", Box::new(|n| Filter { service: named(service(n)), ..all() })),
-        ("  delivered", Box::new(|_| Filter { state: Some(StateName::Delivered), ..all() })),
-        ("  due", Box::new(|_| Filter { state: Some(StateName::Due), ..all() })),
-        ("  behind, which none is", Box::new(|_| Filter { state: Some(StateName::Behind), ..all() })),
-        ("  closed, which none is", Box::new(|_| Filter { state: Some(StateName::Closed), ..all() })),
-        ("  of a type", Box::new(|n| Filter { event_type: pattern(&event_type(n)), ..all() })),
-        ("  of no such type", Box::new(|_| Filter { event_type: pattern("nothing.*"), ..all() })),
-        ("  of a session", Box::new(|n| Filter { session: named(session(n)), ..all() })),
-        ("  of a correlation", Box::new(|n| Filter { correlation_id: named(correlation(n)), ..all() })),
+        ("  of a service", Box::new(|n| DeliveryFilter { service: named(service(n)), ..all() })),
+        ("  delivered", Box::new(|_| DeliveryFilter { state: Some(DeliveryStateName::Delivered), ..all() })),
+        ("  due", Box::new(|_| DeliveryFilter { state: Some(DeliveryStateName::Due), ..all() })),
+        (
+            "  behind, which none is",
+            Box::new(|_| DeliveryFilter { state: Some(DeliveryStateName::Behind), ..all() }),
+        ),
+        (
+            "  closed, which none is",
+            Box::new(|_| DeliveryFilter { state: Some(DeliveryStateName::Closed), ..all() }),
+        ),
+        ("  of a type", Box::new(|n| DeliveryFilter { event_type: pattern(&event_type(n)), ..all() })),
+        ("  of no such type", Box::new(|_| DeliveryFilter { event_type: pattern("nothing.*"), ..all() })),
+        ("  of a session", Box::new(|n| DeliveryFilter { session: named(session(n)), ..all() })),
+        (
+            "  of a correlation",
+            Box::new(|n| DeliveryFilter { correlation_id: named(correlation(n)), ..all() }),
+        ),
         (
             "  due, of no such type",
-            Box::new(|_| Filter { state: Some(StateName::Due), event_type: pattern("nothing.*"), ..all() }),
+            Box::new(|_| DeliveryFilter {
+                state: Some(DeliveryStateName::Due),
+                event_type: pattern("nothing.*"),
+                ..all()
+            }),
         ),
         (
             "  due, of a session",
-            Box::new(|n| Filter { state: Some(StateName::Due), session: named(session(n)), ..all() }),
+            Box::new(|n| DeliveryFilter {
+                state: Some(DeliveryStateName::Due),
+                session: named(session(n)),
+                ..all()
+            }),
         ),
     ];
     for (name, ask) in asks {
@@ -66,7 +83,7 @@ fn main() {
         measure(name, |n| {
             // Every other one goes on from somewhere within.
             let before = (n % 2 == 1).then(|| Seq::new(2 * (scattered(n) % DELIVERIES) + 3));
-            let listed = reader.list(&Filter { before, ..ask(scattered(n)) }).expect("it answers");
+            let listed = reader.list(&DeliveryFilter { before, ..ask(scattered(n)) }).expect("it answers");
             found += listed.deliveries.len();
             looked_at += listed.looked_at;
         });

@@ -15,7 +15,7 @@ use redrive_core::policy::category::Category;
 use redrive_core::time::Timestamp;
 use redrive_node::store::letter::{LetterFilter, LetterNumber, LetterQuery, Poison, Selection};
 use redrive_node::store::sqlite::{Options, Sqlite};
-use redrive_node::store::{Reader, Store};
+use redrive_node::store::{Store, StoreReader};
 use rusqlite::Connection;
 
 const LETTERS: u64 = 1_000_000;
@@ -50,7 +50,7 @@ fn main() {
 /// What is asked for, and the filter of each question.
 type Ask<'a> = (&'static str, Box<dyn Fn(u64) -> LetterFilter + 'a>);
 
-fn lists(reader: &dyn Reader, kinds: u64) {
+fn lists(reader: &dyn StoreReader, kinds: u64) {
     let filter = LetterFilter::default;
     let text = |text: &str| Some(text.to_owned());
     let asks: Vec<Ask<'_>> = vec![
@@ -105,7 +105,7 @@ fn lists(reader: &dyn Reader, kinds: u64) {
     }
 }
 
-fn groups(reader: &dyn Reader, kinds: u64) {
+fn groups(reader: &dyn StoreReader, kinds: u64) {
     let filter = LetterFilter::default;
     let now = Timestamp::from_nanos(died_at(LETTERS));
     let asks: Vec<Ask<'_>> = vec![
@@ -132,7 +132,7 @@ fn groups(reader: &dyn Reader, kinds: u64) {
     }
 }
 
-fn surveys(reader: &dyn Reader) {
+fn surveys(reader: &dyn StoreReader) {
     let asks = [
         ("survey", LetterFilter::default()),
         ("  of a service", LetterFilter { service: Some(service(1)), ..LetterFilter::default() }),

@@ -5,19 +5,19 @@
 mod feed;
 mod log;
 
-use redrive_core::engine::story::End;
-use redrive_core::engine::{Next, Settlement, Signal, Waiting};
+use redrive_core::engine::attempt_record::AttemptEnd;
+use redrive_core::engine::{EngineActivity, NextState, PendingDelivery, Settlement};
 use redrive_core::event::Event;
 use redrive_core::ids::Attempt;
-use redrive_core::policy::breaker::Phase;
+use redrive_core::policy::breaker::BreakerPhase;
 use redrive_core::policy::decide::AlertKind;
 use redrive_core::text::counted;
 use redrive_core::time::Timestamp;
-use redrive_core::trace::{Sampler, SpanId, Trace};
+use redrive_core::trace::{EventTrace, Sampler, SpanId};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::feed::ActivityFeed;
-pub use self::feed::Step;
+pub use self::feed::TraceStep;
 
 /// An activity and its time: one line of the stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -66,7 +66,7 @@ pub enum Activity {
         /// Until when.
         due_at: Timestamp,
     },
-    /// Something needs a person.
+    /// An alert for the operator.
     Alert(AlertFacts),
     /// A dead letter holds its session, and others wait behind it.
     SessionHeld {
@@ -88,15 +88,15 @@ pub enum Activity {
     /// A rule book was loaded.
     BookRead,
     /// A rule book was refused, and the old one stays.
-    BookRefused(Words),
+    BookRefused(ActivityMessage),
     /// The store takes no writes.
-    StoreFailing(Words),
+    StoreFailing(ActivityMessage),
     /// The store takes writes again.
     StoreHealed,
-    /// A request came with a bad signature or a bad key.
-    Security(Words),
+    /// A request had an invalid signature or API key.
+    Security(ActivityMessage),
     /// The machine's clock was set.
-    ClockStepped(Words),
+    ClockStepped(ActivityMessage),
 }
 
 /// An event.
@@ -110,7 +110,7 @@ pub struct EventFacts {
     /// Its session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// What ties it to others.
+    /// Correlates related events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
     /// The trace that it belongs to.
@@ -118,7 +118,7 @@ pub struct EventFacts {
     pub trace_id: String,
 }
 
-/// A delivery after an attempt, or one that is held.
+/// A delivery after an attempt, or on hold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct DeliveryFacts {
@@ -179,7 +179,7 @@ pub struct BreakerFacts {
     pub failures: Option<u32>,
 }
 
-/// Something that needs a person.
+/// An alert for the operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct AlertFacts {
@@ -206,23 +206,23 @@ pub struct ReplayFacts {
     pub replay: u64,
 }
 
-/// Something that words alone describe.
+/// A message without further data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Words {
+pub struct ActivityMessage {
     /// The words.
     #[serde(default)]
     pub message: String,
 }
 
-impl From<String> for Words {
+impl From<String> for ActivityMessage {
     fn from(message: String) -> Self {
         Self { message }
     }
 }
 
 impl Activity {
-    /// The name of every kind, in the order of [`Self::place`].
+    /// In the order of [`Self::place`].
     const NAMES: [&str; 22] = [
         "accepted",
         "unrouted",
@@ -247,17 +247,15 @@ impl Activity {
         "security",
         "clock-stepped",
     ];
-    /// The places of those that are only counted while no one listens.
+    /// Places of the kinds that are only counted while there is no listener.
     const ACCEPTED: usize = 0;
     const DELIVERED: usize = 2;
 
-    /// Something that needs a person, in words alone.
     #[must_use]
     pub fn alert(message: String) -> Self {
         Self::Alert(AlertFacts { message, ..AlertFacts::default() })
     }
 
-    /// A bad signature or a bad key, in words.
     #[must_use]
     pub fn security(message: String) -> Self {
         Self::Security(message.into())
@@ -290,13 +288,11 @@ impl Activity {
         }
     }
 
-    /// The name of its kind.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         Self::NAMES[self.place()]
     }
 
-    /// The service that it is about, with its channel if it has one.
     #[must_use]
     pub fn service(&self) -> Option<&str> {
         match self {
@@ -310,7 +306,6 @@ impl Activity {
         }
     }
 
-    /// The type of the event that it is about.
     #[must_use]
     pub fn event_type(&self) -> Option<&str> {
         match self {
@@ -331,48 +326,48 @@ impl EventFacts {
             event_type: event.event_type.to_string(),
             session: event.session.as_ref().map(ToString::to_string),
             correlation_id: event.correlation_id.as_ref().map(ToString::to_string),
-            trace_id: Trace::of(event, Sampler::USUAL).id.to_string(),
+            trace_id: EventTrace::of(event, Sampler::USUAL).id.to_string(),
         }
     }
 }
 
 impl ActivityLine {
-    /// What a signal of the engine says; none for what only counts.
-    pub(crate) fn of(signal: &Signal, now: Timestamp) -> Option<Self> {
+    /// The activity that a signal reports; none for signals that are only counted.
+    pub(crate) fn of(signal: &EngineActivity, now: Timestamp) -> Option<Self> {
         let at_once = |activity| Some(Self { at: now, activity });
         match signal {
-            Signal::Settled { delivery, settlement, .. } => {
+            EngineActivity::Settled { delivery, settlement, .. } => {
                 settled(delivery, settlement).map(|activity| Self { at: settlement.at, activity })
             }
-            Signal::Stale(_) => None,
-            Signal::Breaker { dependency, transition, .. } => {
+            EngineActivity::Stale(_) => None,
+            EngineActivity::Breaker { dependency, transition, .. } => {
                 let failures = counted(u64::from(transition.failures), "failure");
                 let facts = BreakerFacts {
-                    message: format!("the breaker of {dependency}, after {failures}"),
+                    message: format!("circuit breaker of {dependency}, after {failures}"),
                     dependency: Some(dependency.to_string()),
                     failures: Some(transition.failures),
                 };
                 let activity = match transition.to {
-                    Phase::Open => Activity::BreakerOpened(facts),
-                    Phase::HalfOpen => Activity::BreakerProbing(facts),
-                    Phase::Closed => Activity::BreakerClosed(facts),
+                    BreakerPhase::Open => Activity::BreakerOpened(facts),
+                    BreakerPhase::HalfOpen => Activity::BreakerProbing(facts),
+                    BreakerPhase::Closed => Activity::BreakerClosed(facts),
                 };
                 Some(Self { at: transition.at, activity })
             }
-            Signal::Replay { replay, state } => at_once(Activity::ReplayChanged(ReplayFacts {
+            EngineActivity::Replay { replay, state } => at_once(Activity::ReplayChanged(ReplayFacts {
                 message: format!("replay {replay} is {state}"),
                 replay: replay.0,
             })),
-            Signal::DependencyHeld { dependency, until } => at_once(Activity::DependencyHeld {
+            EngineActivity::DependencyHeld { dependency, until } => at_once(Activity::DependencyHeld {
                 dependency: dependency.to_string(),
-                message: format!("{dependency} asks everybody to wait"),
+                message: format!("{dependency} asked callers to wait"),
                 due_at: *until,
             }),
-            Signal::Paused(service) => at_once(Activity::Paused(ServiceFacts {
+            EngineActivity::Paused(service) => at_once(Activity::Paused(ServiceFacts {
                 service: service.to_string(),
-                message: Some("its rule says so after this failure".to_owned()),
+                message: Some("paused by its rule after this failure".to_owned()),
             })),
-            Signal::Alert { kind, queue, delivery, code } => at_once(Activity::Alert(AlertFacts {
+            EngineActivity::Alert { kind, queue, delivery, code } => at_once(Activity::Alert(AlertFacts {
                 service: Some(queue.to_string()),
                 delivery: Some(delivery.to_string()),
                 code: Some(code.clone()).filter(|code| !code.is_empty()),
@@ -382,7 +377,7 @@ impl ActivityLine {
     }
 }
 
-fn settled(delivery: &Waiting, settlement: &Settlement) -> Option<Activity> {
+fn settled(delivery: &PendingDelivery, settlement: &Settlement) -> Option<Activity> {
     let mut facts = DeliveryFacts {
         service: delivery.queue.to_string(),
         delivery: delivery.id.to_string(),
@@ -397,44 +392,43 @@ fn settled(delivery: &Waiting, settlement: &Settlement) -> Option<Activity> {
         due_at: None,
         took_ms: None,
     };
-    if let Some(story) = &settlement.story {
+    if let Some(story) = &settlement.record {
         facts.took_ms = Some(story.took_nanos as f64 / 1e6);
         match &story.end {
-            End::Delivered { status } => facts.status = *status,
-            End::Failed { category, code, status, message, .. } => {
+            AttemptEnd::Delivered { status } => facts.status = *status,
+            AttemptEnd::Failed { category, code, status, message, .. } => {
                 facts.category = Some(category.to_string());
                 facts.code = Some(code.to_string());
                 facts.status = *status;
                 facts.message = Some(message.clone());
             }
-            End::Held { .. } => {}
+            AttemptEnd::Held { .. } => {}
         }
     }
     match &settlement.next {
-        Next::Delivered => Some(Activity::Delivered(facts)),
-        Next::Due { at } => {
+        NextState::Delivered => Some(Activity::Delivered(facts)),
+        NextState::Due { at } => {
             facts.due_at = Some(*at);
             let is_retry = settlement.attempts > settlement.attempts_before;
             Some(if is_retry { Activity::Retrying(facts) } else { Activity::Held(facts) })
         }
-        Next::Ready => Some(Activity::Held(facts)),
-        Next::Dead(death) => {
+        NextState::Ready => Some(Activity::Held(facts)),
+        NextState::Dead(death) => {
             facts.code = Some(death.code.to_string());
             facts.category = Some(death.category.to_string());
             facts.message = Some(death.message.clone());
             Some(Activity::Dead(facts))
         }
-        Next::Starting => None,
+        NextState::Starting => None,
     }
 }
 
-/// What is wrong, the kind of it first.
 const fn alert_in_words(kind: AlertKind) -> &'static str {
     match kind {
-        AlertKind::Security => "security: the target refuses our credentials",
-        AlertKind::Configuration => "configuration: something is set up wrongly, here or at the target",
-        AlertKind::Exhausted => "exhausted: the retries ran out",
-        AlertKind::Internal => "internal: redrive itself failed",
+        AlertKind::Security => "security: the target rejected our credentials",
+        AlertKind::Configuration => "configuration: invalid setup, here or at the target",
+        AlertKind::Exhausted => "exhausted: no retries left",
+        AlertKind::Internal => "internal: internal error in redrive",
     }
 }
 
@@ -442,7 +436,7 @@ const fn alert_in_words(kind: AlertKind) -> &'static str {
 mod tests {
     use super::*;
 
-    /// One of every kind, and its line.
+    /// One of every kind, with its JSON fields.
     #[rustfmt::skip]
     fn every_kind() -> Vec<(Activity, &'static str)> {
         let event = || EventFacts { event_id: "e".into(), event_type: "t".into(), session: None, correlation_id: Some("c".into()), trace_id: "f".into() };
@@ -453,7 +447,7 @@ mod tests {
         let service = |message: Option<&str>| ServiceFacts { service: "s".into(), message: message.map(Into::into) };
         let breaker = || BreakerFacts { message: "m".into(), dependency: Some("x".into()), failures: Some(3) };
         let replay = || ReplayFacts { message: "m".into(), replay: 7 };
-        let words = || Words { message: "m".into() };
+        let words = || ActivityMessage { message: "m".into() };
         let of_delivery = r#""service":"s/c","delivery":"d","event_id":"e","event_type":"t","correlation_id":"c","trace_id":"f","attempt":2,"category":"transient","status":503,"message":"m","due_at":"1970-01-01T00:00:02Z","took_ms":1.5"#;
         let of_event = r#""event_id":"e","event_type":"t","correlation_id":"c","trace_id":"f""#;
         let of_breaker = r#""message":"m","dependency":"x","failures":3"#;

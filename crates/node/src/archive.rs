@@ -1,11 +1,10 @@
-//! The archive: every payload as it came, kept for audit beside the store and for longer than it.
+//! The archive: every payload as received, kept for audit for longer than the store keeps it.
 //!
-//! Events are accepted and delivered whether there is an archive or not. Once they are durable in the store,
-//! the [`archivist`] writes them to the [`Archive`] one after the other, and remembers in the store how far it
-//! has come; what is done when that fails is decided by [`redrive_core::archive`].
+//! The [`archivist`] writes durable events to the [`Archive`] one after the other and stores its position;
+//! [`redrive_core::archive`] decides how failures are handled. Delivery never waits for the archive.
 //!
-//! Invariants: no name in an archive has anything in it that a sender chose; what was written once may be
-//! written again and is the same; the place that is remembered never runs ahead of what is durable.
+//! Invariants: names in an archive contain nothing that a sender chose; writing an event twice gives the same
+//! file; the stored position never runs ahead of what is durable.
 
 pub mod archivist;
 pub mod entry;
@@ -16,88 +15,63 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::archive::Failure;
+use redrive_core::archive::ArchiveWriteFailure;
 use redrive_core::ids::Receipt;
 
-pub use self::entry::{Day, Entry, Kept};
+pub use self::entry::{ArchiveEntry, ArchivedEvent, Day};
 
-/// Something that an archive is doing.
-pub type Doing<'a, T> = Pin<Box<dyn Future<Output = Result<T, ArchiveFailure>> + Send + 'a>>;
+pub type ArchiveFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, ArchiveFailure>> + Send + 'a>>;
 
-/// Keeps events for audit: a folder, or one day a store of objects.
 pub trait Archive: Send + Sync {
-    /// Keeps an event; durable only once [`Archive::sync`] says so. Whoever asks may stop waiting, and ask
-    /// again for the same event.
-    fn put(&self, entry: Arc<Entry>) -> Doing<'_, ()>;
+    /// Durable only after [`Archive::sync`]. The caller may stop waiting and put the same event again.
+    fn put(&self, entry: Arc<ArchiveEntry>) -> ArchiveFuture<'_, ()>;
 
-    /// Makes all that was put durable.
-    fn sync(&self) -> Doing<'_, ()>;
+    fn sync(&self) -> ArchiveFuture<'_, ()>;
 
-    /// Deletes all days before that one; says how many.
-    fn forget(&self, before: Day) -> Doing<'_, u64>;
+    /// Deletes all earlier days; returns how many.
+    fn forget(&self, before: Day) -> ArchiveFuture<'_, u64>;
 
-    /// Finds events, the latest day first.
-    fn get(&self, key: ArchiveKey) -> Doing<'_, Found>;
+    /// Finds events, latest day first, up to a bound.
+    fn get(&self, key: ArchiveKey) -> ArchiveFuture<'_, ArchiveMatches>;
 }
 
-/// What goes by a key, up to a bound.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
-    /// Events as they were accepted.
-    pub kept: Vec<Kept>,
-    /// What is called like one of them and is none, and why: each a sentence that names it.
+pub struct ArchiveMatches {
+    pub kept: Vec<ArchivedEvent>,
+    /// Matching files that cannot be read, one sentence each.
     pub damaged: Vec<String>,
 }
 
-/// How an event is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ArchiveKey {
-    /// By its id, which several sources may have used.
+    /// Several sources may use the same id.
     Id(String),
-    /// By its receipt.
     Receipt(Receipt),
 }
 
-/// Why an archive did not do what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArchiveFailure {
-    /// It has no room at the moment, or asks to slow down.
-    #[error("it takes nothing at the moment: {reason}")]
-    Throttled {
-        /// For how long, if it said so.
-        retry_after: Option<Duration>,
-        /// Its words.
-        reason: String,
-    },
-    /// It did not answer.
+    #[error("no space or throttled: {reason}")]
+    Throttled { retry_after: Option<Duration>, reason: String },
     #[error("no answer within {within:?}")]
-    TimedOut {
-        /// How long it had.
-        within: Duration,
-    },
-    /// It does not let us in, or is not what it should be: somebody has to act.
-    #[error("it lets nobody in: {reason}")]
-    Credentials {
-        /// Its words.
-        reason: String,
-    },
-    /// Anything else.
+    TimedOut { within: Duration },
+    /// Access denied or wrong kind of file: needs an operator.
+    #[error("access denied: {reason}")]
+    Credentials { reason: String },
     #[error("{reason}")]
-    Other {
-        /// What went wrong.
-        reason: String,
-    },
+    Other { reason: String },
 }
 
 impl ArchiveFailure {
-    /// What matters of it for what follows.
     #[must_use]
-    pub const fn failure(&self) -> Failure {
+    pub const fn failure(&self) -> ArchiveWriteFailure {
         match self {
-            Self::Throttled { retry_after, .. } => Failure::Throttled { retry_after: *retry_after },
-            Self::TimedOut { .. } => Failure::TimedOut,
-            Self::Credentials { .. } => Failure::LockedOut,
-            Self::Other { .. } => Failure::Other,
+            Self::Throttled { retry_after, .. } => {
+                ArchiveWriteFailure::Throttled { retry_after: *retry_after }
+            }
+            Self::TimedOut { .. } => ArchiveWriteFailure::TimedOut,
+            Self::Credentials { .. } => ArchiveWriteFailure::LockedOut,
+            Self::Other { .. } => ArchiveWriteFailure::Other,
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The connectors that this crate runs: the pure row of each, and how it is made.
+//! The connectors that this crate runs: the description of each, and its factory.
 //!
-//! [`Driver`] ties the two together, and [`Drivers`] is the table of a build. Another crate adds its own drivers
-//! with [`Drivers::with`]: the table that a book is read with, [`Drivers::connectors`], comes from the same list.
+//! [`Driver`] joins the two and [`Drivers`] is the table of a build. Another crate adds its drivers with
+//! [`Drivers::with`]; books are read with [`Drivers::connectors`], which comes from the same list.
 
 use std::error::Error;
 use std::fmt;
@@ -19,70 +19,51 @@ use crate::target::http::{Pool, Signing, check_secret};
 use crate::target::{Target, exec, http, log};
 use redrive::process::Supervisor;
 
-/// What the methods of a connector return that take their time.
-pub type Doing<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type ConnectorFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Why a connector cannot be made of its settings.
 pub type MakeError = Box<dyn Error + Send + Sync>;
 
-/// Makes a target, or a receiver of alerts.
 pub type MakeTarget = fn(&Endpoint, &Site<'_>) -> Result<Arc<dyn Target>, MakeError>;
 
-/// Makes a source.
 pub type MakeSource = fn(&Endpoint, &SourceSite<'_>) -> Result<Arc<dyn Source>, MakeError>;
 
-/// How a connector is made.
 #[derive(Clone, Copy)]
 pub enum Make {
-    /// A target, or a receiver of alerts.
     Target(MakeTarget),
-    /// A place where secrets are kept.
     Secret(fn(&Endpoint) -> Arc<dyn SecretSource>),
-    /// A place that messages are read from.
     Source(MakeSource),
-    /// A place for payloads.
     Archive(fn(&Endpoint) -> Result<Arc<dyn Archive>, ArchiveFailure>),
     /// Nothing is made: the API serves webhooks, and the node's clock fires schedules.
     Served,
 }
 
-/// A connector and how it is made.
 #[derive(Clone, Copy)]
 pub struct Driver {
-    /// What it is.
     pub connector: &'static Connector,
-    /// How it is made.
     pub make: Make,
 }
 
-/// What a target is made with, beside its settings.
+/// What a target is made with, besides its settings.
 pub struct Site<'a> {
-    /// The drivers of the build.
     pub drivers: &'a Drivers,
-    /// The book that it stands in.
     pub sections: &'a Sections,
-    /// The secrets of the book, whose values are asked for with each call.
+    /// Values are fetched with each call.
     pub secrets: &'a Secrets,
-    /// The connections of all HTTP calls.
     pub pool: &'a Arc<Pool>,
-    /// Starts programs.
     pub supervisor: &'a Supervisor,
-    /// Calls that may be under way at once.
     pub permits: u32,
-    /// Whose target it is and on which line, for messages.
+    /// Owner and line, for messages.
     pub place: String,
 }
 
-/// What a source is made with, beside its settings.
+/// What a source is made with, besides its settings.
 pub struct SourceSite<'a> {
-    /// Its name in the book.
     pub name: &'a str,
-    /// The secrets of the book, whose values are asked for with each connection.
     pub secrets: &'a Secrets,
 }
 
 impl Site<'_> {
-    /// How calls are signed with a secret of the book. A value that can be read now must be one that can sign.
+    /// Signs calls with a secret of the book. A value that can be read now must be able to sign.
     pub fn signing(&self, secret: Option<&String>) -> Result<Option<Signing>, MakeError> {
         let Some(name) = secret else { return Ok(None) };
         let at = self.sections.secrets.get(name);
@@ -93,7 +74,7 @@ impl Site<'_> {
     }
 }
 
-/// The drivers of a build; clones are the same.
+/// Clones share one table.
 #[derive(Clone)]
 pub struct Drivers {
     rows: Arc<[Driver]>,
@@ -101,7 +82,6 @@ pub struct Drivers {
 }
 
 impl Drivers {
-    /// The drivers of this crate.
     #[must_use]
     pub fn built_in() -> &'static Self {
         static TABLE: LazyLock<Drivers> =
@@ -109,7 +89,7 @@ impl Drivers {
         &TABLE
     }
 
-    /// These and more; a row of the same name, such as one of a kind that was absent, is replaced.
+    /// Adds drivers; a row of the same name, such as one that was absent, is replaced.
     #[must_use]
     pub fn with(&self, more: &[Driver]) -> Self {
         let rows: Arc<[Driver]> = self.rows.iter().chain(more).copied().collect();
@@ -128,7 +108,6 @@ impl Drivers {
         row.map(|driver| driver.make)
     }
 
-    /// Makes a target; none if this build cannot.
     pub(crate) fn target(
         &self,
         endpoint: &Endpoint,
@@ -140,7 +119,6 @@ impl Drivers {
         }
     }
 
-    /// Makes a source; none if it is served elsewhere.
     pub(crate) fn source(
         &self,
         endpoint: &Endpoint,
@@ -152,21 +130,19 @@ impl Drivers {
         }
     }
 
-    /// Makes the place where a secret is kept; one that fails if this build cannot.
+    /// If this build lacks the provider, the result fails on use.
     #[must_use]
     pub fn secret(&self, endpoint: &Endpoint) -> Arc<dyn SecretSource> {
         match self.make(endpoint) {
             Some(Make::Secret(make)) => make(endpoint),
-            _ => Arc::new(secret::Absent(endpoint.key())),
+            _ => Arc::new(secret::MissingProvider(endpoint.key())),
         }
     }
 
-    /// The values of a secret that can be read without waiting.
     pub(crate) fn read_now(&self, endpoint: &Endpoint) -> Option<Result<SecretValues, SecretError>> {
         self.secret(endpoint).read_now()
     }
 
-    /// Makes an archive.
     pub fn archive(&self, endpoint: &Endpoint) -> Result<Arc<dyn Archive>, ArchiveFailure> {
         match self.make(endpoint) {
             Some(Make::Archive(make)) => make(endpoint),
@@ -183,7 +159,7 @@ impl fmt::Debug for Drivers {
     }
 }
 
-/// The settings of an endpoint, which its own connector has read.
+/// Settings that the endpoint's own connector has read.
 pub(crate) fn settings<T: 'static>(endpoint: &Endpoint) -> &T {
     endpoint.settings().expect("a driver is asked for endpoints of its own connector")
 }
@@ -208,8 +184,8 @@ const BUILT_IN: [Driver; 15] = [
 
 #[cfg(test)]
 mod tests {
-    use redrive_core::book::connectors::{Edge, Presence};
-    use redrive_core::book::problem::Severity;
+    use redrive_core::book::connectors::{Availability, Edge};
+    use redrive_core::book::problem::ProblemSeverity;
     use redrive_lab::lint::{all, check_for};
 
     use super::*;
@@ -220,7 +196,7 @@ mod tests {
         for edge in [Edge::Target, Edge::Source, Edge::Secret, Edge::Archive, Edge::Receiver] {
             for connector in drivers.connectors().of(edge) {
                 let is_driven = drivers.rows.iter().any(|driver| std::ptr::eq(driver.connector, connector));
-                assert_eq!(is_driven, connector.presence == Presence::BuiltIn, "{connector:?}");
+                assert_eq!(is_driven, connector.presence == Availability::BuiltIn, "{connector:?}");
             }
         }
     }
@@ -228,8 +204,9 @@ mod tests {
     #[test]
     fn the_advice_of_every_lint_is_a_book_that_can_be_served() {
         for lint in all() {
-            let mut problems = check_for(lint.mended().as_bytes(), Drivers::built_in().connectors()).problems;
-            problems.retain(|problem| problem.severity == Severity::Error);
+            let mut problems =
+                check_for(lint.fixed_book().as_bytes(), Drivers::built_in().connectors()).problems;
+            problems.retain(|problem| problem.severity == ProblemSeverity::Error);
             assert!(problems.is_empty(), "{}: {problems:?}", lint.code);
         }
     }

@@ -1,12 +1,11 @@
-//! The keys that an issuer of tokens publishes (JWKS, RFC 7517): fetched, cached, and kept through an outage.
+//! An issuer's published keys (JWKS, RFC 7517): fetched, cached, and kept through an outage.
 //!
-//! They are fresh for 5 minutes and serve for 24 hours while the issuer cannot be reached. That is longer than
-//! a secret serves, since these keys are public and tokens of a lost key expire by themselves: an issuer that
-//! is away for a night should not lock out those who are to mend things. A token with a key that nobody knows
-//! makes one fetch, at most every 30 seconds.
+//! They are fresh for 5 minutes and usable for 24 hours while the issuer is unreachable. That is longer than
+//! for secrets: these keys are public, tokens of a lost key expire by themselves, and an issuer that is down
+//! overnight should not lock operators out. An unknown key causes one fetch, at most every 30 seconds.
 //!
-//! Invariants: a key says itself for which algorithm it is, and is used for no other; and an answer of the
-//! issuer that has no key of use never takes the place of one that had.
+//! Invariants: a key is used only for its own algorithm; a response without usable keys never replaces one
+//! that had some.
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -20,10 +19,12 @@ use ring::signature::{
 };
 use serde::Deserialize;
 
-use crate::outage::{Record, Word};
-use crate::target::http::fetch::{Bounds, Document, FetchError};
-use crate::target::http::{InvalidAddress, Pool};
-use redrive::stale::{Ailing, Clock, Found, Missing, Plan, StaleCache, Trouble, timer_clock};
+use crate::outage::{OutageRecord, OutageReport};
+use crate::target::http::fetch::{FetchBounds, FetchedDocument, HttpFetchError};
+use crate::target::http::{InvalidTargetAddress, Pool};
+use redrive::stale::{
+    Cached, ClockFn, FetchError, Missing, StaleCache, StalePlan, UnavailableValue, timer_clock,
+};
 
 const LIFETIMES: Lifetimes = Lifetimes {
     fresh: Duration::from_mins(5),
@@ -31,116 +32,94 @@ const LIFETIMES: Lifetimes = Lifetimes {
     failure: Duration::from_secs(5),
 };
 
-/// An unknown key makes nobody fetch the keys more often.
 const RENEW_EVERY: Duration = Duration::from_secs(30);
 
-const BOUNDS: Bounds = Bounds { whole: Duration::from_secs(10), bytes_max: 1024 * 1024 };
+const BOUNDS: FetchBounds = FetchBounds { whole: Duration::from_secs(10), bytes_max: 1024 * 1024 };
 
-/// The most keys that an issuer has.
 const KEYS_MAX: usize = 100;
 
-/// The sizes of an RSA modulus that are checked, in bytes: 2048 to 8192 bits.
+/// RSA modulus, in bytes: 2048 to 8192 bits.
 const MODULUS_BYTES: std::ops::RangeInclusive<usize> = 256..=1024;
 
-/// The largest public exponent of an RSA key, in bytes; nearly all have 3.
+/// RSA public exponent, in bytes; nearly all have 3.
 const EXPONENT_BYTES_MAX: usize = 4;
 
-/// One coordinate of a point on P-256, in bytes.
+/// A P-256 coordinate, in bytes.
 const COORDINATE_BYTES: usize = 32;
 
-/// The algorithms of keys that are published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Algorithm {
-    /// RSA with PKCS #1 v1.5 and SHA-256.
+pub(crate) enum KeyAlgorithm {
     Rs256,
-    /// ECDSA on P-256 with SHA-256.
     Es256,
 }
 
-/// The keys of one issuer, wherever they are.
 pub(crate) struct Issuer {
     cache: StaleCache<KeySet, KeysError>,
-    clock: Clock,
-    record: Mutex<Record>,
-    listener: OnceLock<Listener>,
+    clock: ClockFn,
+    record: Mutex<OutageRecord>,
+    listener: OnceLock<KeysListener>,
 }
 
-/// Whoever hears that keys cannot be had, and that they can again.
-pub(crate) type Listener = Box<dyn Fn(KeysNews) + Send + Sync>;
+/// Called when keys become unavailable, and when they are available again.
+pub(crate) type KeysListener = Box<dyn Fn(KeysChange) + Send + Sync>;
 
-/// What is told of an issuer's keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KeysNews {
-    /// They cannot be had: tokens are refused.
-    Gone {
-        /// Why, in words.
-        why: String,
-    },
-    /// They can be had again.
+pub enum KeysChange {
+    Gone { why: String },
     Back,
 }
 
-/// In words for people.
-impl std::fmt::Display for KeysNews {
+impl std::fmt::Display for KeysChange {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Gone { why } => write!(f, "the issuer's keys cannot be had, and tokens are refused: {why}"),
-            Self::Back => f.write_str("the issuer's keys can be had again"),
+            Self::Gone { why } => write!(f, "issuer keys unavailable, tokens are refused: {why}"),
+            Self::Back => f.write_str("issuer keys available again"),
         }
     }
 }
 
-/// Why an issuer's keys are not to be had.
 #[derive(Debug, thiserror::Error)]
 pub enum KeysError {
-    /// They could not be fetched.
     #[error(transparent)]
-    NotFetched(#[from] FetchError),
-    /// What came is not a set of keys.
-    #[error("what came is no set of keys")]
+    NotFetched(#[from] HttpFetchError),
+    #[error("response is not a key set")]
     NotKeys,
-    /// More than anybody has.
-    #[error("what came has more than 100 keys")]
+    #[error("response has more than 100 keys")]
     TooMany,
-    /// Nothing in it can check a token.
-    #[error("what came has no key for RS256 or ES256")]
+    #[error("response has no key for RS256 or ES256")]
     NoneOfUse,
 }
 
 impl Issuer {
-    /// The issuer whose keys are at that address.
-    pub(crate) fn new(address: &str, pool: Arc<Pool>) -> Result<Self, InvalidAddress> {
-        let document = Arc::new(Document::new(address, pool, BOUNDS)?);
+    pub(crate) fn new(address: &str, pool: Arc<Pool>) -> Result<Self, InvalidTargetAddress> {
+        let document = Arc::new(FetchedDocument::new(address, pool, BOUNDS)?);
         let clock = timer_clock();
-        let plan = Plan { lifetimes: LIFETIMES, limit: BOUNDS.whole, clock: Arc::clone(&clock) };
+        let plan = StalePlan { lifetimes: LIFETIMES, limit: BOUNDS.whole, clock: Arc::clone(&clock) };
         let cache = StaleCache::new(plan, move || {
             let document = Arc::clone(&document);
             async move { KeySet::parse(&document.fetch().await?) }
         });
-        Ok(Self { cache, clock, record: Mutex::new(Record::new()), listener: OnceLock::new() })
+        Ok(Self { cache, clock, record: Mutex::new(OutageRecord::new()), listener: OnceLock::new() })
     }
 
-    /// Whoever is to hear the news; only the first to come is told.
-    pub(crate) fn listen(&self, listener: Listener) {
+    /// Only the first listener is called.
+    pub(crate) fn listen(&self, listener: KeysListener) {
         let _ = self.listener.set(listener);
     }
 
-    /// The keys: at once if there are any, else when they have been fetched.
-    pub(crate) async fn keys(&self) -> Result<Arc<KeySet>, Arc<Trouble<KeysError>>> {
+    /// Cached keys at once, else after a fetch.
+    pub(crate) async fn keys(&self) -> Result<Arc<KeySet>, Arc<FetchError<KeysError>>> {
         self.judge(self.cache.get().await)
     }
 
-    /// The keys after one was not among them.
-    pub(crate) async fn renewed(&self) -> Result<Arc<KeySet>, Arc<Trouble<KeysError>>> {
+    pub(crate) async fn renewed(&self) -> Result<Arc<KeySet>, Arc<FetchError<KeysError>>> {
         self.judge(self.cache.renewed(RENEW_EVERY).await)
     }
 
-    /// What is wrong with fetching the keys, if anything is.
-    pub(crate) fn ailing(&self) -> Option<Ailing> {
-        self.record.lock().expect("nobody panics with it").ailing()
+    pub(crate) fn failing(&self) -> Option<UnavailableValue> {
+        self.record.lock().expect("lock is not poisoned").failing()
     }
 
-    /// Why the last fetch failed, if it did.
     #[cfg(test)]
     pub(crate) fn failure(&self) -> Option<String> {
         self.cache.known()?.failure.map(|failure| failure.to_string())
@@ -148,52 +127,51 @@ impl Issuer {
 
     fn judge(
         &self,
-        found: Result<Found<KeySet, KeysError>, Missing<KeysError>>,
-    ) -> Result<Arc<KeySet>, Arc<Trouble<KeysError>>> {
-        let word = self.record.lock().expect("nobody panics with it").hear(&found, (self.clock)());
-        match (word, &found) {
-            (Word::Warning, Ok(Found { age, failure: Some(error), .. })) => {
+        found: Result<Cached<KeySet, KeysError>, Missing<KeysError>>,
+    ) -> Result<Arc<KeySet>, Arc<FetchError<KeysError>>> {
+        let report = self.record.lock().expect("lock is not poisoned").observe(&found, (self.clock)());
+        match (report, &found) {
+            (OutageReport::Warning, Ok(Cached { age, failure: Some(error), .. })) => {
                 let age = show_rounded(*age);
-                tracing::warn!(age, %error, "the issuer's keys cannot be fetched: the last ones serve");
+                tracing::warn!(age, %error, "issuer keys not fetched, using cached keys");
             }
-            (Word::Alert, Err(error)) => {
-                tracing::error!(%error, "the issuer's keys cannot be had: tokens are refused");
-                self.tell(|| KeysNews::Gone { why: error.to_string() });
+            (OutageReport::Alert, Err(error)) => {
+                tracing::error!(%error, "issuer keys unavailable, tokens are refused");
+                self.report(|| KeysChange::Gone { why: error.to_string() });
             }
-            (Word::Recovered, _) => tracing::info!("the issuer's keys can be fetched again"),
-            (Word::Back, _) => {
-                tracing::info!("the issuer's keys can be had again");
-                self.tell(|| KeysNews::Back);
+            (OutageReport::Recovered, _) => tracing::info!("issuer keys fetched again"),
+            (OutageReport::Back, _) => {
+                tracing::info!("issuer keys available again");
+                self.report(|| KeysChange::Back);
             }
-            (Word::Nothing | Word::Warning | Word::Alert, _) => {}
+            (OutageReport::Nothing | OutageReport::Warning | OutageReport::Alert, _) => {}
         }
         found.map(|found| found.value).map_err(|missing| missing.failure)
     }
 
-    fn tell(&self, news: impl FnOnce() -> KeysNews) {
+    fn report(&self, change: impl FnOnce() -> KeysChange) {
         if let Some(listener) = self.listener.get() {
-            listener(news());
+            listener(change());
         }
     }
 }
 
-/// The keys of an issuer that can check a token.
 pub(crate) struct KeySet {
     keys: Vec<PublicKey>,
 }
 
 struct PublicKey {
     id: Option<String>,
-    material: Material,
+    material: KeyMaterial,
 }
 
-enum Material {
+enum KeyMaterial {
     Rsa(RsaPublicKeyComponents<Vec<u8>>),
-    /// An uncompressed point.
+    /// Uncompressed.
     P256(UnparsedPublicKey<Vec<u8>>),
 }
 
-/// What a key set says of a key; what is not listed is of no use here.
+/// Fields that are not listed are not used.
 #[derive(Deserialize)]
 struct RawKey {
     kty: String,
@@ -215,7 +193,7 @@ struct RawSet {
 }
 
 impl KeySet {
-    /// Takes the keys that can check a token and leaves the others: sets hold keys for other purposes too.
+    /// Keeps the keys that can verify a token; sets contain others too.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, KeysError> {
         let raw: RawSet = serde_json::from_slice(bytes).map_err(|_| KeysError::NotKeys)?;
         if raw.keys.len() > KEYS_MAX {
@@ -226,9 +204,9 @@ impl KeySet {
         if keys.is_empty() { Err(KeysError::NoneOfUse) } else { Ok(Self { keys }) }
     }
 
-    /// The keys that may have signed a token which names that key, or none: then the issuer must have just
-    /// one for the algorithm.
-    pub(crate) fn fitting(&self, id: Option<&str>, algorithm: Algorithm) -> Fitting<'_> {
+    /// The candidates for a token's key id; without an id the issuer must have exactly one key of the
+    /// algorithm.
+    pub(crate) fn fitting(&self, id: Option<&str>, algorithm: KeyAlgorithm) -> Fitting<'_> {
         let mut keys: Vec<&PublicKey> = self.keys.iter().collect();
         keys.retain(|key| key.algorithm() == algorithm && (id.is_none() || key.id.as_deref() == id));
         if id.is_none() && keys.len() > 1 {
@@ -238,7 +216,6 @@ impl KeySet {
     }
 }
 
-/// The keys that may have signed a token.
 pub(crate) struct Fitting<'a>(Vec<&'a PublicKey>);
 
 impl Fitting<'_> {
@@ -246,11 +223,10 @@ impl Fitting<'_> {
         self.0.is_empty()
     }
 
-    /// Whether one of them has signed this.
     pub(crate) fn verify(&self, signed: &[u8], signature: &[u8]) -> bool {
         self.0.iter().any(|key| match &key.material {
-            Material::Rsa(key) => key.verify(&RSA_PKCS1_2048_8192_SHA256, signed, signature).is_ok(),
-            Material::P256(key) => key.verify(signed, signature).is_ok(),
+            KeyMaterial::Rsa(key) => key.verify(&RSA_PKCS1_2048_8192_SHA256, signed, signature).is_ok(),
+            KeyMaterial::P256(key) => key.verify(signed, signature).is_ok(),
         })
     }
 }
@@ -272,32 +248,32 @@ impl PublicKey {
         Some(Self { id: kid, material })
     }
 
-    fn algorithm(&self) -> Algorithm {
+    fn algorithm(&self) -> KeyAlgorithm {
         match self.material {
-            Material::Rsa(_) => Algorithm::Rs256,
-            Material::P256(_) => Algorithm::Es256,
+            KeyMaterial::Rsa(_) => KeyAlgorithm::Rs256,
+            KeyMaterial::P256(_) => KeyAlgorithm::Es256,
         }
     }
 }
 
-fn rsa(modulus: &str, exponent: &str) -> Option<Material> {
+fn rsa(modulus: &str, exponent: &str) -> Option<KeyMaterial> {
     let (n, e) = (number(modulus)?, number(exponent)?);
     let is_fit = MODULUS_BYTES.contains(&n.len()) && (1..=EXPONENT_BYTES_MAX).contains(&e.len());
-    is_fit.then_some(Material::Rsa(RsaPublicKeyComponents { n, e }))
+    is_fit.then_some(KeyMaterial::Rsa(RsaPublicKeyComponents { n, e }))
 }
 
-/// A number without the noughts before it, which some write and the standard forbids.
+/// Strips leading zeros, which some issuers write against the standard.
 fn number(text: &str) -> Option<Vec<u8>> {
     let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
     let first = bytes.iter().position(|byte| *byte != 0)?;
     Some(bytes[first..].to_vec())
 }
 
-fn p256(x: &str, y: &str) -> Option<Material> {
+fn p256(x: &str, y: &str) -> Option<KeyMaterial> {
     let [x, y] = [x, y].map(|text| URL_SAFE_NO_PAD.decode(text).ok().filter(|c| c.len() == COORDINATE_BYTES));
-    // The mark of a point that is written with both coordinates.
+    // Marks an uncompressed point.
     let point = [vec![0x04], x?, y?].concat();
-    Some(Material::P256(UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point)))
+    Some(KeyMaterial::P256(UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point)))
 }
 
 #[cfg(test)]

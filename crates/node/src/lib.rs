@@ -1,15 +1,15 @@
-//! One node of Redrive: the store, the engine's runtime, and the built-in sources, targets, secrets and archive.
+//! One node of Redrive: the store, the engine's runtime, and the built-in sources, targets, secrets and
+//! archive.
 //!
-//! The server puts an API, commands and a page around it. Deciding lives in [`redrive_core`]; what programs use by
-//! themselves, such as process supervision and caches, in [`redrive`].
+//! The server adds the API, the commands and the page. Decisions are made in [`redrive_core`]; process
+//! supervision and caches are in [`redrive`].
 
 #[cfg(unix)]
 pub mod activity;
 pub mod archive;
 pub mod connectors;
-pub mod hook;
 mod jwks;
-pub mod letter;
+pub mod letters;
 mod outage;
 mod receiver;
 pub mod runtime;
@@ -19,3 +19,4 @@ pub mod store;
 pub mod target;
 pub mod tls;
 pub mod token;
+pub mod webhook;

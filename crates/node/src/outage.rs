@@ -1,7 +1,6 @@
-//! What is worth saying of something cached while its provider is away, so that nobody reads it a thousand
-//! times.
+//! Decides what to log about a cached value while its provider is unavailable.
 //!
-//! Invariants: a warning at most once a minute, one alert for each outage, and every end of one is told.
+//! Invariants: one warning a minute at most, one alert per outage, and every recovery is reported.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -9,119 +8,100 @@ use std::time::Duration;
 use redrive_core::time::Timestamp;
 
 use redrive::clock::wall_clock;
-use redrive::stale::{Ailing, Ailment, Found, Missing};
+use redrive::stale::{Cached, Missing, Unavailability, UnavailableValue};
 
-/// How often it is said that something cannot be fetched.
 const WARN_EVERY: Duration = Duration::from_mins(1);
 
-/// How the thing is, for whoever asked for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Health {
-    /// The last fetch went well.
+pub(crate) enum FetchHealth {
     Well,
-    /// The last fetch failed, and what was fetched before serves.
+    /// The last fetch failed; the old value is still served.
     Failing,
-    /// There is nothing to serve.
     Gone,
 }
 
-/// What was last said of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outage {
-    /// Nothing.
+pub(crate) enum ProviderOutage {
     None,
-    /// That it cannot be fetched.
-    Warned {
-        /// When.
-        at: Timestamp,
-    },
-    /// That there is nothing to serve.
+    Warned { at: Timestamp },
     Alerted,
 }
 
-/// What is to be said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Word {
-    /// Nothing that was not said before.
+pub(crate) enum OutageReport {
     Nothing,
-    /// It cannot be fetched, and serves on.
+    /// Fetches fail; the old value is still served.
     Warning,
-    /// It cannot be had.
     Alert,
-    /// It can be fetched again.
     Recovered,
-    /// It can be had again.
     Back,
 }
 
-impl Health {
-    /// How a thing is of which this was found.
-    pub(crate) fn of<T, E>(found: &Result<Found<T, E>, Missing<E>>) -> Self {
+impl FetchHealth {
+    pub(crate) fn of<T, E>(found: &Result<Cached<T, E>, Missing<E>>) -> Self {
         match found {
-            Ok(Found { failure: None, .. }) => Self::Well,
-            Ok(Found { failure: Some(_), .. }) => Self::Failing,
+            Ok(Cached { failure: None, .. }) => Self::Well,
+            Ok(Cached { failure: Some(_), .. }) => Self::Failing,
             Err(_) => Self::Gone,
         }
     }
 }
 
-impl Outage {
-    /// Hears how the thing is now.
-    pub(crate) fn hear(&mut self, health: Health, now: Timestamp) -> Word {
-        let (next, word) = match (*self, health) {
-            (Self::None, Health::Well) => (Self::None, Word::Nothing),
-            (Self::Warned { .. }, Health::Well) => (Self::None, Word::Recovered),
-            (Self::Alerted, Health::Well) => (Self::None, Word::Back),
-            (Self::Warned { at }, Health::Failing) if now.since(at) < WARN_EVERY => {
-                (Self::Warned { at }, Word::Nothing)
+impl ProviderOutage {
+    pub(crate) fn observe(&mut self, health: FetchHealth, now: Timestamp) -> OutageReport {
+        let (next, report) = match (*self, health) {
+            (Self::None, FetchHealth::Well) => (Self::None, OutageReport::Nothing),
+            (Self::Warned { .. }, FetchHealth::Well) => (Self::None, OutageReport::Recovered),
+            (Self::Alerted, FetchHealth::Well) => (Self::None, OutageReport::Back),
+            (Self::Warned { at }, FetchHealth::Failing) if now.since(at) < WARN_EVERY => {
+                (Self::Warned { at }, OutageReport::Nothing)
             }
-            (Self::None | Self::Warned { .. }, Health::Failing) => (Self::Warned { at: now }, Word::Warning),
-            // A book that keeps values for longer has brought an old one back.
-            (Self::Alerted, Health::Failing) => (Self::Warned { at: now }, Word::Back),
-            (Self::None | Self::Warned { .. }, Health::Gone) => (Self::Alerted, Word::Alert),
-            (Self::Alerted, Health::Gone) => (Self::Alerted, Word::Nothing),
+            (Self::None | Self::Warned { .. }, FetchHealth::Failing) => {
+                (Self::Warned { at: now }, OutageReport::Warning)
+            }
+            // A reloaded book with a longer lifetime revived an old value.
+            (Self::Alerted, FetchHealth::Failing) => (Self::Warned { at: now }, OutageReport::Back),
+            (Self::None | Self::Warned { .. }, FetchHealth::Gone) => (Self::Alerted, OutageReport::Alert),
+            (Self::Alerted, FetchHealth::Gone) => (Self::Alerted, OutageReport::Nothing),
         };
         *self = next;
-        word
+        report
     }
 }
 
-/// What was said of a thing, and what is wrong with it for whoever asks later.
+/// What was reported, and the current problem.
 #[derive(Debug)]
-pub(crate) struct Record {
-    outage: Outage,
-    ailing: Option<Ailing>,
+pub(crate) struct OutageRecord {
+    outage: ProviderOutage,
+    failing: Option<UnavailableValue>,
 }
 
-impl Record {
-    /// Nothing was said yet.
+impl OutageRecord {
     pub(crate) const fn new() -> Self {
-        Self { outage: Outage::None, ailing: None }
+        Self { outage: ProviderOutage::None, failing: None }
     }
 
-    /// Hears what was found of the thing.
-    pub(crate) fn hear<T, E: Display>(
+    pub(crate) fn observe<T, E: Display>(
         &mut self,
-        found: &Result<Found<T, E>, Missing<E>>,
+        found: &Result<Cached<T, E>, Missing<E>>,
         now: Timestamp,
-    ) -> Word {
-        let ailment = match found {
-            Ok(Found { failure: None, .. }) => None,
-            Ok(Found { failure: Some(why), .. }) => Some((Ailment::Stale, why)),
-            Err(Missing { failure: why, .. }) => Some((Ailment::Gone, why)),
+    ) -> OutageReport {
+        let problem = match found {
+            Ok(Cached { failure: None, .. }) => None,
+            Ok(Cached { failure: Some(why), .. }) => Some((Unavailability::Stale, why)),
+            Err(Missing { failure: why, .. }) => Some((Unavailability::Gone, why)),
         };
-        self.ailing = ailment.map(|(state, why)| {
-            // Of one outage only its beginning is told, whatever is found wrong in the course of it.
-            let begun = self.ailing.as_ref().filter(|before| before.state == state);
+        self.failing = problem.map(|(state, why)| {
+            // An outage keeps the time at which it began, even if the error changes.
+            let begun = self.failing.as_ref().filter(|before| before.state == state);
             let since = begun.map_or_else(wall_clock, |before| before.since);
-            Ailing { state, since, why: why.to_string() }
+            UnavailableValue { state, since, why: why.to_string() }
         });
-        self.outage.hear(Health::of(found), now)
+        self.outage.observe(FetchHealth::of(found), now)
     }
 
-    /// What is wrong with it, if anything is.
-    pub(crate) fn ailing(&self) -> Option<Ailing> {
-        self.ailing.clone()
+    pub(crate) fn failing(&self) -> Option<UnavailableValue> {
+        self.failing.clone()
     }
 }
 
@@ -131,26 +111,26 @@ mod tests {
 
     #[test]
     fn every_turn_is_said_once() {
-        use Health::{Failing, Gone, Well};
+        use FetchHealth::{Failing, Gone, Well};
         #[rustfmt::skip]
         let steps = [
-            ("all is well",              0,   Well,    Word::Nothing),
-            ("the provider is away",     10,  Failing, Word::Warning),
-            ("which was said",           69,  Failing, Word::Nothing),
-            ("a minute ago",             70,  Failing, Word::Warning),
-            ("for too long",             80,  Gone,    Word::Alert),
-            ("which was said",           999, Gone,    Word::Nothing),
-            ("it is back",               999, Well,    Word::Back),
-            ("which was said",           999, Well,    Word::Nothing),
-            ("a short outage",           999, Failing, Word::Warning),
-            ("is over",                  999, Well,    Word::Recovered),
-            ("nothing from the start",   999, Gone,    Word::Alert),
-            ("kept for longer now",      999, Failing, Word::Back),
+            ("all is well",              0,   Well,    OutageReport::Nothing),
+            ("the provider is away",     10,  Failing, OutageReport::Warning),
+            ("which was said",           69,  Failing, OutageReport::Nothing),
+            ("a minute ago",             70,  Failing, OutageReport::Warning),
+            ("for too long",             80,  Gone,    OutageReport::Alert),
+            ("which was said",           999, Gone,    OutageReport::Nothing),
+            ("it is back",               999, Well,    OutageReport::Back),
+            ("which was said",           999, Well,    OutageReport::Nothing),
+            ("a short outage",           999, Failing, OutageReport::Warning),
+            ("is over",                  999, Well,    OutageReport::Recovered),
+            ("nothing from the start",   999, Gone,    OutageReport::Alert),
+            ("kept for longer now",      999, Failing, OutageReport::Back),
         ];
-        let mut outage = Outage::None;
+        let mut outage = ProviderOutage::None;
         for (name, seconds, health, expected) in steps {
             let now = Timestamp::EPOCH + Duration::from_secs(seconds);
-            assert_eq!(outage.hear(health, now), expected, "{name} at {seconds} s");
+            assert_eq!(outage.observe(health, now), expected, "{name} at {seconds} s");
         }
     }
 }

@@ -1,9 +1,7 @@
-//! Who is told of alerts: a target for each receiver of the book, which turns a notice into the form that the
-//! receiver reads.
+//! Alert receivers: a target per receiver of the book, which sends a notice in the receiver's own format.
 //!
-//! One that fails is tried again by the engine like any target. Here it only says what it saw.
-//!
-//! Invariant: neither a message nor an error shows a credential.
+//! Retries are the engine's; a receiver only reports the outcome. Invariant: no message and no error contains
+//! a credential.
 
 mod alertmanager;
 mod email;
@@ -11,7 +9,7 @@ mod email;
 mod notice_test;
 mod ntfy;
 mod slack;
-mod words;
+mod text;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,12 +18,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
-use redrive_core::alerts::notice::Notice;
-use redrive_core::book::connectors::email::{self as email_settings, Email};
+use redrive_core::alerts::notice::AlertNotice;
+use redrive_core::book::connectors::email::{self as email_settings, EmailSettings};
 use redrive_core::book::connectors::{Endpoint, notify};
-use redrive_core::book::model::Network;
-use redrive_core::engine::{Call, Ending};
-use redrive_core::policy::answer::{Malformed, Reply, Seen};
+use redrive_core::engine::{Ending, TargetCall};
+use redrive_core::policy::answer::{MalformedEvent, ReplyKind, TargetReply};
 use zeroize::Zeroizing;
 
 use self::alertmanager::Repeats;
@@ -33,24 +30,17 @@ use self::email::Mail;
 use crate::connectors::{Driver, Make, MakeError, Site, settings};
 use crate::secret::Secrets;
 use crate::target::Target;
-use crate::target::http::{Form, HttpOptions, HttpTarget, InvalidAddress, Pool, Wire, WireOptions};
+use crate::target::http::{HttpFormat, HttpOptions, HttpTarget, Wire, WireOptions};
 
-/// Messages that are on their way to one receiver at once.
 const PERMITS: u32 = 4;
 
-/// Whose target it is.
-struct Whose {
-    network: Network,
-    place: String,
-}
-
-/// An address that notices are posted to as events.
+/// Posts notices as CloudEvents.
 pub(crate) const WEBHOOK: Driver = Driver {
     connector: &notify::WEBHOOK,
     make: Make::Target(|endpoint, site| {
-        let notify::Posted { address, network, secret } = settings(endpoint);
+        let notify::NotifySettings { address, network, secret } = settings(endpoint);
         let options = HttpOptions {
-            form: Form::Binary,
+            form: HttpFormat::Binary,
             signing: site.signing(secret.as_ref())?,
             permits: PERMITS,
             network: *network,
@@ -62,27 +52,27 @@ pub(crate) const WEBHOOK: Driver = Driver {
 
 pub(crate) const NTFY: Driver = Driver {
     connector: &notify::NTFY,
-    make: Make::Target(|endpoint, site| posted(endpoint, site, "", Dialect::Ntfy)),
+    make: Make::Target(|endpoint, site| posted(endpoint, site, "", NoticeFormat::Ntfy)),
 };
 
 pub(crate) const SLACK: Driver = Driver {
     connector: &notify::SLACK,
-    make: Make::Target(|endpoint, site| posted(endpoint, site, "", Dialect::Slack)),
+    make: Make::Target(|endpoint, site| posted(endpoint, site, "", NoticeFormat::Slack)),
 };
 
 pub(crate) const ALERTMANAGER: Driver = Driver {
     connector: &notify::ALERTMANAGER,
     make: Make::Target(|endpoint, site| {
-        posted(endpoint, site, alertmanager::PATH, Dialect::Alertmanager(Repeats::of(site.sections)))
+        posted(endpoint, site, alertmanager::PATH, NoticeFormat::Alertmanager(Repeats::of(site.sections)))
     }),
 };
 
 pub(crate) const EMAIL: Driver = Driver {
     connector: &email_settings::RECEIVER,
     make: Make::Target(|endpoint, site| {
-        let email: &Email = settings(endpoint);
-        let whose = Whose { network: email.network, place: site.place.clone() };
-        Ok(Arc::new(Mail::new(email, token(email.secret.as_ref(), site), whose, Arc::clone(site.pool))?))
+        let email: &EmailSettings = settings(endpoint);
+        let (token, place) = (token(email.secret.as_ref(), site), site.place.clone());
+        Ok(Arc::new(Mail::new(email, token, place, Arc::clone(site.pool))?))
     }),
 };
 
@@ -90,57 +80,44 @@ fn posted(
     endpoint: &Endpoint,
     site: &Site<'_>,
     path: &str,
-    dialect: Dialect,
+    dialect: NoticeFormat,
 ) -> Result<Arc<dyn Target>, MakeError> {
-    let notify::Posted { address, network, secret } = settings(endpoint);
+    let notify::NotifySettings { address, network, secret } = settings(endpoint);
     let address =
         if path.is_empty() { address.clone() } else { address.trim_end_matches('/').to_owned() + path };
-    let whose = Whose { network: *network, place: site.place.clone() };
-    Ok(Arc::new(Posted::new(&address, dialect, token(secret.as_ref(), site), whose, Arc::clone(site.pool))?))
+    let options = WireOptions { permits: PERMITS, network: *network, place: site.place.clone() };
+    let wire = Wire::new(&address, options, Arc::clone(site.pool))?;
+    Ok(Arc::new(PostedReceiver { wire, dialect, token: token(secret.as_ref(), site) }))
 }
 
-fn token(secret: Option<&String>, site: &Site<'_>) -> Option<Token> {
-    secret.map(|name| Token { secrets: site.secrets.clone(), name: name.clone() })
+fn token(secret: Option<&String>, site: &Site<'_>) -> Option<BearerToken> {
+    secret.map(|name| BearerToken { secrets: site.secrets.clone(), name: name.clone() })
 }
 
-/// A notice in the form that is posted.
-struct Message {
+struct ReceiverMessage {
     headers: HeaderMap,
     body: Bytes,
 }
 
-/// The forms that are posted.
-enum Dialect {
+enum NoticeFormat {
     Ntfy,
     Slack,
     Alertmanager(Repeats),
 }
 
-/// Posts notices in a form of their own.
-struct Posted {
+struct PostedReceiver {
     wire: Wire,
-    dialect: Dialect,
-    token: Option<Token>,
+    dialect: NoticeFormat,
+    token: Option<BearerToken>,
 }
 
-impl Posted {
-    fn new(
-        address: &str,
-        dialect: Dialect,
-        token: Option<Token>,
-        Whose { network, place }: Whose,
-        pool: Arc<Pool>,
-    ) -> Result<Self, InvalidAddress> {
-        let wire = Wire::new(address, WireOptions { permits: PERMITS, network, place }, pool)?;
-        Ok(Self { wire, dialect, token })
-    }
-
-    async fn tell(&self, call: &Call) -> Result<Reply, Reply> {
+impl PostedReceiver {
+    async fn send(&self, call: &TargetCall) -> Result<TargetReply, TargetReply> {
         let (_, notice) = notice_of(call)?;
-        let Message { mut headers, body } = match &self.dialect {
-            Dialect::Ntfy => ntfy::message(&notice),
-            Dialect::Slack => slack::message(&notice),
-            Dialect::Alertmanager(repeats) => alertmanager::message(&notice, repeats),
+        let ReceiverMessage { mut headers, body } = match &self.dialect {
+            NoticeFormat::Ntfy => ntfy::message(&notice),
+            NoticeFormat::Slack => slack::message(&notice),
+            NoticeFormat::Alertmanager(repeats) => alertmanager::message(&notice, repeats),
         };
         let Some(token) = &self.token else { return Ok(self.wire.post(call, headers, body).await) };
         headers.insert(AUTHORIZATION, token.bearer(call.limit).await?);
@@ -148,56 +125,57 @@ impl Posted {
     }
 }
 
-impl Target for Posted {
-    fn call(&self, call: Arc<Call>) -> Pin<Box<dyn Future<Output = Ending> + Send + '_>> {
-        Box::pin(async move { Ending::Reply(self.tell(&call).await.unwrap_or_else(|failed| failed)) })
+impl Target for PostedReceiver {
+    fn call(&self, call: Arc<TargetCall>) -> Pin<Box<dyn Future<Output = Ending> + Send + '_>> {
+        Box::pin(async move { Ending::Reply(self.send(&call).await.unwrap_or_else(|failed| failed)) })
     }
 }
 
-/// What shows who we are, whatever that is at the time.
-struct Token {
+/// A bearer token, read from the secret for each message.
+struct BearerToken {
     secrets: Secrets,
     name: String,
 }
 
-impl Token {
-    async fn value(&self, limit: Duration) -> Result<Zeroizing<String>, Reply> {
+impl BearerToken {
+    async fn value(&self, limit: Duration) -> Result<Zeroizing<String>, TargetReply> {
         let missing = |why: &dyn std::fmt::Display| {
-            let message = format!("nobody was told, for the secret `{}` is needed: {why}", self.name);
-            Reply::new(Seen::SecretUnavailable, message)
+            let message = format!("notification not sent: secret `{}` is unavailable: {why}", self.name);
+            TargetReply::new(ReplyKind::SecretUnavailable, message)
         };
         let values = self.secrets.get_within(&self.name, limit).await.map_err(|error| missing(&error))?;
         let newest = values.iter().next().ok_or_else(|| missing(&"it is empty"))?;
-        let text = std::str::from_utf8(newest).map_err(|_| missing(&"it is no text"))?;
+        let text = std::str::from_utf8(newest).map_err(|_| missing(&"it is not text"))?;
         Ok(Zeroizing::new(text.to_owned()))
     }
 
-    /// The reply without it: what the other side says is kept and shown, and it may say what it was sent.
-    fn hidden_in(&self, reply: Reply) -> Reply {
+    /// The receiver's response is stored and shown, and may echo the token.
+    fn hidden_in(&self, reply: TargetReply) -> TargetReply {
         let hide = |text: &str| self.secrets.hide(text).into_owned();
         let seen = match reply.seen {
-            Seen::Http { status, headers, body } => Seen::Http { status, headers, body: hide(&body) },
+            ReplyKind::Http { status, headers, body } => {
+                ReplyKind::Http { status, headers, body: hide(&body) }
+            }
             other => other,
         };
-        Reply { seen, message: hide(&reply.message), retry_after: reply.retry_after }
+        TargetReply { seen, message: hide(&reply.message), retry_after: reply.retry_after }
     }
 
-    async fn bearer(&self, limit: Duration) -> Result<HeaderValue, Reply> {
+    async fn bearer(&self, limit: Duration) -> Result<HeaderValue, TargetReply> {
         let value = Zeroizing::new(format!("Bearer {}", self.value(limit).await?.as_str()));
         let mut header = HeaderValue::from_str(&value).map_err(|_| {
-            let message = format!("the secret `{}` has characters that no header takes", self.name);
-            Reply::new(Seen::ConfigMissing, message)
+            let message = format!("secret `{}` has characters not allowed in a header", self.name);
+            TargetReply::new(ReplyKind::ConfigMissing, message)
         })?;
         header.set_sensitive(true);
         Ok(header)
     }
 }
 
-/// What a call carries: the event's id, and the notice that it tells.
-fn notice_of(call: &Call) -> Result<(String, Notice), Reply> {
+fn notice_of(call: &TargetCall) -> Result<(String, AlertNotice), TargetReply> {
     let malformed = |why: String| {
-        let message = format!("the event's data are no notice: {why}");
-        Reply::new(Seen::Malformed(Malformed::DoesNotParse), message)
+        let message = format!("event data is not a notice: {why}");
+        TargetReply::new(ReplyKind::Malformed(MalformedEvent::DoesNotParse), message)
     };
     let [delivery] = call.deliveries.as_slice() else {
         return Err(malformed("there are several".to_owned()));

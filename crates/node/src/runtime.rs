@@ -1,13 +1,13 @@
-//! A node: the engine, the store and the targets at work, in one process.
+//! A node: the engine, the store and the targets in one process.
 //!
-//! Three kinds of hands: one thread writes (`writer.rs`), one task runs the engine (`shell.rs`), and every
-//! call is a task of its own. They share nothing but messages. What starts here follows the numbered walk
-//! of `ARCHITECTURE.md`.
+//! One thread writes (`writer.rs`), one task runs the engine (`engine_task.rs`), and each call is a task of
+//! its own; they communicate by messages only. `ARCHITECTURE.md` walks through it.
 
+mod access;
 mod active_book;
 mod alerting;
 mod breakers;
-mod doors;
+mod engine_task;
 mod fatal;
 mod hand_over;
 mod health;
@@ -16,7 +16,6 @@ mod letters;
 mod readers;
 mod removed;
 mod schedules;
-mod shell;
 mod sources;
 #[cfg(test)]
 mod tests;
@@ -31,8 +30,8 @@ use std::time::Duration;
 
 use redrive_core::book::RuleBook;
 use redrive_core::engine::{
-    Asked, Bounds, CallId, Command, DependencyView, Ending, Engine, Input, QueueName, QueueView,
-    RemovedQueue, Setup, Wait,
+    CallId, DependencyView, Ending, Engine, EngineBounds, Input, OperatorCommand, QueueName, QueueView,
+    RemovedQueue, Setup, Wait, WaitQuery,
 };
 use redrive_core::figures::Figures;
 use redrive_core::ids::{DependencyName, Receipt, Seed, Seq, ServiceName};
@@ -40,213 +39,171 @@ use redrive_core::limits;
 use redrive_core::time::Timestamp;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
-use self::active_book::{ActiveBook, Followers};
-pub use self::active_book::{ChangeError, Switch, SwitchAt};
+pub use self::access::KeyError;
+use self::active_book::{ActiveBook, BookFollowers};
+pub use self::active_book::{BookSwitch, BookSwitchAt, ChangeError};
 use self::alerting::Alerting;
-pub use self::alerting::{Alerts, TellError, Told};
-pub use self::breakers::{Hand, Turn, Turns};
-pub use self::doors::KeyError;
+pub use self::alerting::{AlertsView, NotifyError, SentNotice};
+pub use self::breakers::{BreakerChange, BreakerHistory, OperatorNote};
 pub use self::fatal::Fatal;
-use self::fatal::Knell;
-pub use self::hand_over::{Handed, Way};
-use self::health::Chart;
-pub use self::health::{DiskShort, Health};
+use self::fatal::FatalReporter;
+pub use self::hand_over::{HandOverResult, IntakeKind};
+use self::health::HealthRecord;
+pub use self::health::{DiskShort, NodeHealth};
 use self::inbox::{Inbox, NoteJob};
-pub use self::letters::{Begun, OrderError, Purged, ReplayWish, SelectError};
+pub use self::letters::{LetterCommandError, PurgeResult, ReplayRequest, SelectError, StartedReplay};
 use self::readers::Readers;
-pub use self::removed::{Destination, Reassigned, RemovedPart, RemovedWaiting};
+pub use self::removed::{Destination, ReassignResult, RemovedPart, RemovedWaiting};
 pub use self::schedules::ScheduleView;
-use self::schedules::{Schedules, Wall};
+use self::schedules::{Schedules, WallClock};
 use self::sources::SourceViews;
 pub use self::sources::WeakNode;
 use self::trend::Trends;
-pub use self::trend::{Lately, Point, Span, Trend, TrendOf};
-use self::writer::{Writer, WriterState};
-use crate::activity::{Activity, ActivityFeed, ActivityLine, ServiceFacts, Step};
-use crate::store::door::{By, Deed};
+pub use self::trend::{RecentFigures, TrendOf, TrendPoint, TrendSeries, TrendSpan};
+use self::writer::{StoreWriter, WriterState};
+use crate::activity::{Activity, ActivityFeed, ActivityLine, ServiceFacts, TraceStep};
+use crate::store::access_store::{AuditActor, AuditEntry};
 use crate::store::{
-    Backup, BackupProgress, Counts, EventKey, EventView, Note, Reader, Recovered, Refusal, Store, StoreError,
-    Taken,
+    AcceptedEvent, Backup, BackupProgress, EventKey, EventView, RecoveredState, StateChange, Store,
+    StoreCounts, StoreError, StoreReader, SubmissionRefusal,
 };
 use crate::target::registry::Targets;
-use redrive::clock::{Clock, wall_clock};
+use redrive::clock::{MonotonicClock, wall_clock};
 
-/// Messages that may wait for the engine.
 const MESSAGES_MAX: usize = 8_192;
-/// Dependencies that may wait for their letters to be brought back.
 const REPROCESS_MAX: usize = 64;
-/// Unrouted events looked at in one go.
 const REROUTE_PAGE: usize = 256;
 
-/// What a node starts with.
 pub struct Config {
-    /// The rule book.
     pub book: Arc<RuleBook>,
-    /// Its text, which is kept beside the stories that name it.
+    /// Stored with the attempts that it decided.
     pub book_text: Arc<str>,
-    /// Where deliveries go.
     pub targets: Targets,
-    /// Where everything is kept.
     pub store: Box<dyn Store>,
-    /// The engine's bounds.
-    pub bounds: Bounds,
+    pub bounds: EngineBounds,
 }
 
-/// A node at work; clones are the same node.
+/// Clones are the same node.
 #[derive(Clone)]
 pub struct Node {
-    shared: Arc<Shared>,
+    shared: Arc<NodeShared>,
 }
 
-struct Shared {
-    clock: Clock,
+struct NodeShared {
+    clock: MonotonicClock,
     inbox: Arc<Inbox>,
-    engine: mpsc::Sender<Message>,
+    engine: mpsc::Sender<EngineMessage>,
     feed: ActivityFeed,
-    chart: Chart,
-    knell: Knell,
-    /// What every part goes by.
+    chart: HealthRecord,
+    fatal: FatalReporter,
     books: watch::Sender<Arc<ActiveBook>>,
-    followers: Arc<Followers>,
+    followers: Arc<BookFollowers>,
     schedules: Schedules,
     sources: SourceViews,
     alerting: Alerting,
-    breakers: breakers::Desk,
+    breakers: breakers::HistoryHandle,
     trends: Trends,
     readers: Arc<Readers>,
-    /// A book does not bring a queue back while what waits for it is taken out.
+    /// Prevents a reload from restoring a queue that is being emptied.
     changing_book: tokio::sync::Mutex<()>,
-    /// Keys come one after the other: each is counted before the next.
+    /// Keys are added one at a time, so that they can be counted.
     changing_keys: tokio::sync::Mutex<()>,
     started_at: Timestamp,
 }
 
-/// What the engine's task gets.
-enum Message {
-    /// What a batch came to: those who wait for it hear it first, which changes nothing for the engine.
+enum EngineMessage {
+    /// The result of a batch. Callers get their answers before the engine sees the inputs.
     Batch {
-        answers: Vec<(Waiter, Answer)>,
+        answers: Vec<(AnswerSender, SubmitAnswer)>,
         inputs: Vec<Input>,
-        done: Vec<Doer>,
+        done: Vec<CompletionSender>,
     },
     Ended(CallId, Ending),
     Look(oneshot::Sender<Snapshot>),
-    Waits(Vec<Asked>, oneshot::Sender<Vec<Wait>>),
+    Waits(Vec<WaitQuery>, oneshot::Sender<Vec<Wait>>),
     Removed(QueueName, oneshot::Sender<Option<RemovedQueue>>),
     Stop {
         within: Duration,
-        reply: oneshot::Sender<Stopped>,
+        reply: oneshot::Sender<StopReport>,
     },
 }
 
-/// What a sender hears.
-type Answer = Result<Vec<Taken>, SubmitError>;
-/// Who waits to hear it.
-type Waiter = oneshot::Sender<Answer>;
-/// Who waits until something is done, durably and by the engine.
-type Doer = oneshot::Sender<Result<(), SubmitError>>;
+type SubmitAnswer = Result<Vec<AcceptedEvent>, SubmitError>;
+type AnswerSender = oneshot::Sender<SubmitAnswer>;
+/// Waits until a change is durable and known to the engine.
+type CompletionSender = oneshot::Sender<Result<(), SubmitError>>;
 
-/// What can be seen of a node at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// Queues, as the engine has them.
     pub queues: Vec<QueueView>,
-    /// Dependencies that were met.
+    /// Dependencies called so far.
     pub dependencies: Vec<DependencyView>,
-    /// Calls being made.
     pub calls: usize,
-    /// Settlements that came too late.
     pub stale: u64,
-    /// What has been counted since the start.
     pub figures: Arc<Figures>,
 }
 
-/// How a node stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stopped {
-    /// Calls that were cut short; they burn no retry.
+pub struct StopReport {
+    /// Calls cut short; they use no retry.
     pub interrupted: usize,
 }
 
-/// Why events were not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
-    /// The store says no.
     #[error(transparent)]
-    Refused(Refusal),
-    /// More comes in than can be written.
-    #[error("more events come in than can be written")]
+    Refused(SubmissionRefusal),
+    #[error("write queue is full")]
     Busy,
-    /// The disk is nearly full.
-    #[error("the disk is nearly full: {free_bytes} bytes are free, {needed_bytes} must be")]
-    NoRoom {
-        /// Bytes that are free.
-        free_bytes: u64,
-        /// Bytes that must be.
-        needed_bytes: u64,
-    },
-    /// The store takes no writes.
-    #[error("the store takes no writes: {reason}")]
-    Failing {
-        /// Why.
-        reason: String,
-    },
-    /// They were being written when the store failed, and it is open whether they are durable. Sent again under
-    /// the same id, they are taken once.
-    #[error("it is not known whether the events were written: {reason}")]
-    Unknown {
-        /// What went wrong.
-        reason: String,
-    },
-    /// The node is shutting down.
+    #[error("disk is nearly full: {free_bytes} bytes free, {needed_bytes} required")]
+    NoRoom { free_bytes: u64, needed_bytes: u64 },
+    #[error("store writes are failing: {reason}")]
+    Failing { reason: String },
+    /// The commit failed and may or may not be durable. Sending the same ids again is safe.
+    #[error("commit failed, events may or may not be durable: {reason}")]
+    Unknown { reason: String },
     #[error("the server is shutting down")]
     Stopping,
 }
 
-/// A copy to be made, and who watches.
 struct BackupJob {
     backup: Backup,
-    by: By,
+    by: AuditActor,
     progress: mpsc::Sender<Result<BackupProgress, String>>,
 }
 
-/// Why a question was not answered.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The node is shutting down.
     #[error("the server is shutting down")]
     Stopping,
-    /// The store could not be read.
-    #[error("the store could not be read")]
+    #[error("store read failed")]
     Store(#[from] StoreError),
 }
 
 impl Node {
-    /// Looks what the store has and goes to work.
     pub fn start(config: Config) -> Result<Self, StoreError> {
-        Self::start_by(config, Wall::Machine)
+        Self::start_by(config, WallClock::Machine)
     }
 
-    /// The same, with schedules that go by that clock.
-    fn start_by(config: Config, wall: Wall) -> Result<Self, StoreError> {
+    fn start_by(config: Config, wall: WallClock) -> Result<Self, StoreError> {
         let Config { book, book_text, targets, mut store, bounds } = config;
         let recovered = store.recover(wall_clock())?;
-        // Nothing is taken before this is known.
+        // No event is accepted before this is known.
         let room = store.has_room()?;
         let now = recovered.resumes_at;
-        let clock = Clock::starting_at(now);
+        let clock = MonotonicClock::starting_at(now);
         let inbox = Arc::new(Inbox::default());
         let (engine_sender, engine_receiver) = mpsc::channel(MESSAGES_MAX);
         let feed = ActivityFeed::new(Seed(recovered.seed));
-        let chart = Chart::default();
-        let followers = Arc::new(Followers::default());
+        let chart = HealthRecord::default();
+        let followers = Arc::new(BookFollowers::default());
         inbox.record_book(&book, &book_text);
         let first = ActiveBook::new(1, Arc::clone(&book), book_text, targets, now);
         let (books, active_books) = watch::channel(Arc::new(first));
         let (reprocess, well_again) = reprocessing(&recovered.owed);
         let engine = engine(recovered, book, bounds);
         let readers = Readers::new(store.as_ref())?;
-        let mut writer = Writer {
+        let mut writer = StoreWriter {
             store,
             inbox: Arc::clone(&inbox),
             engine: engine_sender.clone(),
@@ -257,27 +214,28 @@ impl Node {
             state: WriterState::new(),
         };
         writer.found_room(room);
-        let knell = Knell::new(Arc::clone(&inbox), chart.clone());
-        start_writer(writer, knell.clone())?;
+        let fatal = FatalReporter::new(Arc::clone(&inbox), chart.clone());
+        start_writer(writer, fatal.clone())?;
         let (breakers, keeper) = breakers::desk();
-        let onward = shell::Onward {
+        let onward = engine_task::EngineOutputs {
             reprocess,
             turns: breakers.news(),
             books: active_books.clone(),
             followers: Arc::clone(&followers),
         };
         let own = engine_sender.clone();
-        let shell = shell::Shell::new(engine, Arc::clone(&inbox), own, clock, feed.clone(), onward);
-        start_engine(shell, engine_receiver, knell.clone());
+        let engine_task =
+            engine_task::EngineTask::new(engine, Arc::clone(&inbox), own, clock, feed.clone(), onward);
+        start_engine(engine_task, engine_receiver, fatal.clone());
         let (schedules, runner) = Schedules::new(active_books.clone(), wall);
         let (alerting, watching) = Alerting::new(active_books);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(NodeShared {
             clock,
             inbox,
             engine: engine_sender,
             feed,
             chart,
-            knell,
+            fatal,
             books,
             followers,
             schedules,
@@ -299,46 +257,41 @@ impl Node {
         Ok(Self { shared })
     }
 
-    /// Nothing of the service starts from now on.
-    pub async fn pause(&self, service: ServiceName, by: &By) -> Result<(), SubmitError> {
-        let then = Input::Operator(Command::Pause(service.clone()));
-        let deed = Deed { act: "pause", what: service.to_string(), by: by.clone(), note: None };
-        self.do_and_record(Note::Pause(service.clone()), Some(then), deed).await?;
+    pub async fn pause(&self, service: ServiceName, by: &AuditActor) -> Result<(), SubmitError> {
+        let then = Input::Operator(OperatorCommand::Pause(service.clone()));
+        let deed = AuditEntry { act: "pause", what: service.to_string(), by: by.clone(), note: None };
+        self.do_and_record(StateChange::Pause(service.clone()), Some(then), deed).await?;
         self.publish(Activity::Paused(ServiceFacts { service: service.to_string(), message: None }));
         Ok(())
     }
 
-    /// The service goes on.
-    pub async fn resume(&self, service: ServiceName, by: &By) -> Result<(), SubmitError> {
-        let then = Input::Operator(Command::Resume(service.clone()));
-        let deed = Deed { act: "resume", what: service.to_string(), by: by.clone(), note: None };
-        self.do_and_record(Note::Resume(service.clone()), Some(then), deed).await?;
+    pub async fn resume(&self, service: ServiceName, by: &AuditActor) -> Result<(), SubmitError> {
+        let then = Input::Operator(OperatorCommand::Resume(service.clone()));
+        let deed = AuditEntry { act: "resume", what: service.to_string(), by: by.clone(), note: None };
+        self.do_and_record(StateChange::Resume(service.clone()), Some(then), deed).await?;
         self.publish(Activity::Resumed(ServiceFacts { service: service.to_string(), message: None }));
         Ok(())
     }
 
-    /// Logs an activity and publishes it to all listeners.
     pub fn publish(&self, activity: Activity) {
         self.shared.feed.publish(self.now(), activity);
     }
 
-    /// The same for one that was logged already, with more detail than it has.
+    /// Publishes an activity that was logged with more detail.
     pub fn publish_logged(&self, activity: Activity) {
         self.shared.feed.publish_logged(ActivityLine { at: self.now(), activity });
     }
 
-    /// A rule book was refused; said to all who listen.
     pub fn book_refused(&self, reason: String) {
         let now = self.now();
         self.shared.chart.book_refused(now, &reason);
         self.shared.feed.publish(now, Activity::BookRefused(reason.into()));
     }
 
-    /// Routes events that nobody wanted by the current book; says how many were looked at and how many
-    /// found somebody.
-    pub async fn route_unrouted(&self, by: &By) -> Result<Rerouted, RerouteError> {
+    /// Routes unrouted events by the current book; returns how many were checked and how many were routed.
+    pub async fn route_unrouted(&self, by: &AuditActor) -> Result<RerouteResult, RerouteError> {
         let active = self.active_book();
-        let (mut after, mut rerouted) = (Seq::NONE, Rerouted::default());
+        let (mut after, mut rerouted) = (Seq::NONE, RerouteResult::default());
         loop {
             let page = self.read(move |reader| reader.unrouted(after, REROUTE_PAGE)).await?;
             let Some(last) = page.last() else {
@@ -351,24 +304,23 @@ impl Node {
         }
     }
 
-    /// Routes some of them in one transaction; says how many found somebody.
+    /// Routes a page in one transaction; returns how many were routed.
     async fn route_page(&self, active: &ActiveBook, page: &[EventView]) -> Result<u64, RerouteError> {
         let wanted = page.iter().filter_map(|view| {
             let addressees = active.of(view.event.event_type.as_str());
             (!addressees.is_empty()).then(|| (view.receipt, addressees.to_vec()))
         });
         let (receipts, addressees): (Vec<_>, Vec<_>) = wanted.unzip();
-        let routed = receipts
-            .iter()
-            .zip(addressees)
-            .map(|(receipt, routes)| NoteJob::awaited(Note::Route { event: receipt.seq(), routes }, None));
+        let routed = receipts.iter().zip(addressees).map(|(receipt, routes)| {
+            NoteJob::awaited(StateChange::Route { event: receipt.seq(), routes }, None)
+        });
         let (jobs, done): (Vec<_>, Vec<_>) = routed.unzip();
         self.shared.inbox.add(|work| work.notes.extend(jobs));
         for done in done {
             done.await.unwrap_or(Err(SubmitError::Stopping))?;
         }
-        // The store leaves an event as it is if a service that wants it is full.
-        let is_wanted = move |reader: &dyn Reader, receipt: &Receipt| {
+        // The store skips an event if one of its services is full.
+        let is_wanted = move |reader: &dyn StoreReader, receipt: &Receipt| {
             let found = reader.events(&EventKey::Receipt(*receipt))?;
             Ok(found.iter().any(|view| !view.unrouted))
         };
@@ -378,9 +330,13 @@ impl Node {
         Ok(answers.await?.into_iter().filter(|is_routed| *is_routed).count() as u64)
     }
 
-    /// Copies the store to a folder; each step is told, and the last one has nothing remaining.
+    /// Copies the store to a folder and reports progress; the last report has nothing remaining.
     #[must_use]
-    pub fn back_up(&self, folder: PathBuf, by: &By) -> mpsc::Receiver<Result<BackupProgress, String>> {
+    pub fn back_up(
+        &self,
+        folder: PathBuf,
+        by: &AuditActor,
+    ) -> mpsc::Receiver<Result<BackupProgress, String>> {
         let (progress, watch) = mpsc::channel(16);
         let backup = Backup::new(folder, BACKUP_PAGES);
         let job = BackupJob { backup, by: by.clone(), progress };
@@ -388,154 +344,150 @@ impl Node {
         watch
     }
 
-    /// What the engine has at the moment.
     pub async fn snapshot(&self) -> Option<Snapshot> {
-        self.ask_engine(Message::Look).await
+        self.ask_engine(EngineMessage::Look).await
     }
 
-    /// Asks the engine's task; none when the node has stopped.
-    async fn ask_engine<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> Message) -> Option<T> {
+    /// None when the node has stopped.
+    async fn ask_engine<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> EngineMessage) -> Option<T> {
         let (reply, answer) = oneshot::channel();
         self.shared.engine.send(question(reply)).await.ok()?;
         answer.await.ok()
     }
 
-    /// What each of these deliveries waits for, by the engine; none when the node has stopped.
-    pub async fn waits(&self, asked: Vec<Asked>) -> Option<Vec<Wait>> {
-        self.ask_engine(|reply| Message::Waits(asked, reply)).await
+    /// What each delivery waits for; none when the node has stopped.
+    pub async fn waits(&self, asked: Vec<WaitQuery>) -> Option<Vec<Wait>> {
+        self.ask_engine(|reply| EngineMessage::Waits(asked, reply)).await
     }
 
-    /// How often each kind of thing has happened since the start.
-    pub fn happened(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    /// Activities by kind since the start.
+    pub fn activity_counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.shared.feed.counts()
     }
 
-    /// All activities from now on.
     #[must_use]
     pub fn activities(&self) -> broadcast::Receiver<Arc<ActivityLine>> {
         self.shared.feed.subscribe()
     }
 
-    /// Every step of every event from now on; it costs something as long as somebody follows.
+    /// Every step of every event from now on; costs time while there is a receiver.
     #[must_use]
-    pub fn follow(&self) -> broadcast::Receiver<Arc<Step>> {
+    pub fn follow(&self) -> broadcast::Receiver<Arc<TraceStep>> {
         self.shared.feed.follow()
     }
 
-    /// Asks the store a question, beside the thread that writes.
+    /// Runs a query on a read-only connection.
     pub async fn read<T, F>(&self, question: F) -> Result<T, ReadError>
     where
         T: Send + 'static,
-        F: FnOnce(&dyn Reader) -> Result<T, StoreError> + Send + 'static,
+        F: FnOnce(&dyn StoreReader) -> Result<T, StoreError> + Send + 'static,
     {
         Arc::clone(&self.shared.readers).ask(question).await
     }
 
-    /// The rule book that holds now.
     #[must_use]
     pub fn book(&self) -> Arc<RuleBook> {
         Arc::clone(&self.active_book().book)
     }
 
-    /// The same with the text that it was read from, whether or not that is durable yet.
+    /// With its source text, which may not be durable yet.
     #[must_use]
     pub fn book_and_text(&self) -> (Arc<RuleBook>, Arc<str>) {
         let active = self.active_book();
         (Arc::clone(&active.book), Arc::clone(&active.text))
     }
 
-    /// Since when it holds.
     #[must_use]
     pub fn book_read_at(&self) -> Timestamp {
         self.active_book().read_at
     }
 
-    /// The time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.shared.clock.now()
     }
 
-    /// When it started.
     #[must_use]
     pub fn started_at(&self) -> Timestamp {
         self.shared.started_at
     }
 
-    /// Takes no more events, lets calls end within that time, settles what is in hand and closes the store.
-    pub async fn stop(&self, within: Duration) -> Stopped {
+    /// Stops accepting events, lets calls end within that time, settles, and closes the store.
+    pub async fn stop(&self, within: Duration) -> StopReport {
         self.shared.chart.stops();
         self.shared.inbox.close();
-        let stopped = self.ask_engine(|reply| Message::Stop { within, reply }).await;
-        let stopped = stopped.unwrap_or(Stopped { interrupted: 0 });
+        let stopped = self.ask_engine(|reply| EngineMessage::Stop { within, reply }).await;
+        let stopped = stopped.unwrap_or(StopReport { interrupted: 0 });
         self.shared.readers.close();
         let (reply, answer) = oneshot::channel();
         self.shared.inbox.add(|work| work.stop = Some(reply));
-        // The writer answers when the store is closed.
+        // The writer replies when the store is closed.
         let _ = answer.await;
         stopped
     }
 
-    async fn note(&self, note: Note, then: Option<Input>) -> Result<(), SubmitError> {
+    async fn note(&self, note: StateChange, then: Option<Input>) -> Result<(), SubmitError> {
         let (job, done) = NoteJob::awaited(note, then);
         self.shared.inbox.add(|work| work.notes.push(job));
         done.await.unwrap_or(Err(SubmitError::Stopping))
     }
 
-    /// Makes a note and puts on record who had it made: both are durable, or neither is.
-    async fn do_and_record(&self, note: Note, then: Option<Input>, deed: Deed) -> Result<(), SubmitError> {
+    /// Writes a change and its audit entry in one transaction.
+    async fn do_and_record(
+        &self,
+        note: StateChange,
+        then: Option<Input>,
+        deed: AuditEntry,
+    ) -> Result<(), SubmitError> {
         let (job, done) = NoteJob::awaited(note, then);
-        let (record, recorded) = NoteJob::awaited(Note::Deed(Box::new(deed)), None);
-        // What is added together is taken together, and goes into one transaction.
+        let (record, recorded) = NoteJob::awaited(StateChange::Audit(Box::new(deed)), None);
+        // Notes added together are written in one transaction.
         self.shared.inbox.add(|work| work.notes.extend([job, record]));
         done.await.unwrap_or(Err(SubmitError::Stopping))?;
         recorded.await.unwrap_or(Err(SubmitError::Stopping))
     }
 
-    async fn record_routing(&self, rerouted: Rerouted, by: &By) -> Result<(), SubmitError> {
-        let Rerouted { seen, routed } = rerouted;
+    async fn record_routing(&self, rerouted: RerouteResult, by: &AuditActor) -> Result<(), SubmitError> {
+        let RerouteResult { seen, routed } = rerouted;
         if routed == 0 {
             return Ok(());
         }
         let what = format!("{routed} of {seen} unrouted events");
-        self.note(Note::Deed(Box::new(Deed { act: "route", what, by: by.clone(), note: None })), None).await
+        self.note(
+            StateChange::Audit(Box::new(AuditEntry { act: "route", what, by: by.clone(), note: None })),
+            None,
+        )
+        .await
     }
 }
 
-/// Pages that one step of a copy takes.
 const BACKUP_PAGES: u32 = 256;
 
-/// What routing again came to.
+/// The result of routing unrouted events again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Rerouted {
-    /// Unrouted events that were looked at.
+pub struct RerouteResult {
+    /// Unrouted events checked.
     pub seen: u64,
-    /// Those that somebody wants now.
+    /// Events routed to a service.
     pub routed: u64,
 }
 
-/// Why unrouted events were not routed again.
 #[derive(Debug, thiserror::Error)]
 pub enum RerouteError {
-    /// They could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// They could not be written.
     #[error(transparent)]
     Write(#[from] SubmitError),
 }
 
-/// The engine that goes on with what a store has.
-fn engine(recovered: Recovered, book: Arc<RuleBook>, bounds: Bounds) -> Engine {
+fn engine(recovered: RecoveredState, book: Arc<RuleBook>, bounds: EngineBounds) -> Engine {
     let connectors = book.connectors().clone();
     let older_books =
         recovered.books.iter().filter_map(|text| redrive_core::book::read(text, &connectors).book);
     let suspects_until = suspects(&recovered.crashes, recovered.resumes_at);
     if suspects_until.is_some() {
-        tracing::warn!(
-            "redrive went down again and again: what was waiting is started one by one for a while"
-        );
+        tracing::warn!("repeated crashes detected, starting waiting deliveries one by one");
     }
     Engine::new(Setup {
         seed: Seed(recovered.seed),
@@ -552,59 +504,60 @@ fn engine(recovered: Recovered, book: Arc<RuleBook>, bounds: Bounds) -> Engine {
     })
 }
 
-/// Looks after sessions that a dead letter holds, services that left the rule book, and the trend.
-fn start_watching(shared: &Arc<Shared>) {
+fn start_watching(shared: &Arc<NodeShared>) {
     tokio::spawn(trend::watch(Arc::downgrade(shared)));
     tokio::spawn(letters::watch_sessions(Arc::downgrade(shared)));
     tokio::spawn(removed::watch(Arc::downgrade(shared)));
 }
 
-/// Where it is said which dependencies are well again, with those that are owed since an earlier run.
+/// The queue of recovered dependencies, starting with those owed from an earlier run.
 fn reprocessing(
     owed: &BTreeSet<DependencyName>,
 ) -> (mpsc::Sender<DependencyName>, mpsc::Receiver<DependencyName>) {
     let (reprocess, well_again) = mpsc::channel(REPROCESS_MAX);
     for dependency in owed {
-        // One that finds no place is still owed when the next run begins.
+        // If it is full, the dependency is still owed in the next run.
         let _ = reprocess.try_send(dependency.clone());
     }
     (reprocess, well_again)
 }
 
-/// The writer, on a thread of its own.
-fn start_writer(writer: Writer, knell: Knell) -> Result<(), StoreError> {
+fn start_writer(writer: StoreWriter, fatal: FatalReporter) -> Result<(), StoreError> {
     let write = move || {
         if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| writer.run())) {
-            knell.panicked("the writer", &*panic);
+            fatal.panicked("the writer", &*panic);
         }
     };
     let spawned = std::thread::Builder::new().name("redrive-writer".to_owned()).spawn(write);
     spawned.map(drop).map_err(|error| StoreError::NoThread { reason: error.to_string() })
 }
 
-/// The engine, in a task of its own.
-fn start_engine(shell: shell::Shell, messages: mpsc::Receiver<Message>, knell: Knell) {
-    let running = tokio::spawn(shell.run(messages));
+fn start_engine(
+    engine_task: engine_task::EngineTask,
+    messages: mpsc::Receiver<EngineMessage>,
+    fatal: FatalReporter,
+) {
+    let running = tokio::spawn(engine_task.run(messages));
     tokio::spawn(async move {
-        // An aborted task belongs to a runtime that is going away.
+        // An aborted task belongs to a runtime that is shutting down.
         if let Err(error) = running.await
             && error.is_panic()
         {
-            knell.panicked("the engine", &*error.into_panic());
+            fatal.panicked("the engine", &*error.into_panic());
         }
     });
 }
 
-/// The last place that was given before the first of so many crashes in so short a time.
+/// The last event before the first of several crashes in a short time.
 fn suspects(crashes: &[(Timestamp, Seq)], now: Timestamp) -> Option<Seq> {
     let first = crashes.len().checked_sub(limits::CRASHES_MAX)?;
     let (at, last) = crashes[first];
     (now.since(at) <= limits::CRASHES_WITHIN).then_some(last)
 }
 
-/// Whatever the store has and the engine does not know of, where the engine says it knows everything.
+/// Deliveries in the store that the engine has missed, in queues that it claims to know completely.
 #[must_use]
-pub fn stranded(snapshot: &Snapshot, counts: &Counts) -> u64 {
+pub fn stranded(snapshot: &Snapshot, counts: &StoreCounts) -> u64 {
     let of = |queue: &QueueView| {
         let heads =
             counts.queues.get(&queue.name).map_or(0, |counts| counts.waiting.saturating_sub(counts.behind));

@@ -1,16 +1,16 @@
-//! The secrets of the rule book: fetched where it says that they are, and kept through an outage there.
+//! The secrets of the rule book: fetched from their providers, and kept through an outage there.
 //!
-//! A value is fresh for `cached` (5 minutes). When its provider is down it serves on, with a warning, until
-//! `kept` (30 minutes) after the last good fetch; after that there is none, whoever needs it refuses to work,
-//! and an alert is told. A file that changes is read at once, for that is how secrets are rotated.
+//! A value is fresh for `cached` (5 minutes). While its provider is down it is still served, with a warning,
+//! until `kept` (30 minutes) after the last good fetch; after that its users fail and an alert is raised. A
+//! changed file is read at once, since that is how secrets are rotated.
 //!
-//! Invariants: a value is in nobody's error, log or `Debug`, only names and places are; every buffer that
-//! held one is wiped; and whoever asks waits only if there is nothing to serve.
+//! Invariants: a value is in no error, log or `Debug`; every buffer that held one is wiped; a caller waits
+//! only if there is nothing to serve.
 
 mod command;
 mod env;
 mod file;
-mod seen;
+mod known_values;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use redrive_core::book::RuleBook;
 use redrive_core::book::connectors::{Endpoint, secrets};
-use redrive_core::book::model::{JwtKeys, Secret, Sections};
-use redrive_core::book::problem::{Problem, Severity};
+use redrive_core::book::model::{JwtKeys, SecretEntry, Sections};
+use redrive_core::book::problem::{Problem, ProblemSeverity};
 use redrive_core::freshness::Lifetimes;
 use redrive_core::limits;
 use redrive_core::text::show_rounded;
@@ -29,36 +29,30 @@ use redrive_core::time::Timestamp;
 use tokio::time::timeout;
 use zeroize::Zeroizing;
 
-use self::seen::Seen;
-use crate::connectors::{Doing, Driver, Drivers, Make, settings};
-use crate::outage::{Record, Word};
-use redrive::stale::{Ailing, Clock, Found, Missing, Plan, StaleCache, Trouble, timer_clock};
+use self::known_values::KnownValues;
+use crate::connectors::{ConnectorFuture, Driver, Drivers, Make, settings};
+use crate::outage::{OutageRecord, OutageReport};
+use redrive::stale::{
+    Cached, ClockFn, FetchError, Missing, StaleCache, StalePlan, UnavailableValue, timer_clock,
+};
 
-/// The largest file or output that is taken for a secret.
 const SECRET_BYTES_MAX: usize = 64 * 1024;
-/// The most values that a secret has at once; two are enough to change it.
 const VALUES_MAX: usize = 8;
-/// After a failed fetch, nobody tries again for so long.
 const FAILURE_REMEMBERED: Duration = Duration::from_secs(5);
-/// The longest that a fetch may take.
 const FETCH_MAX: Duration = Duration::from_secs(10);
-/// What was fetched less long ago is not fetched anew, however little it fits.
+/// How often a value that did not match is fetched again.
 const RENEW_EVERY: Duration = Duration::from_secs(10);
-/// The longest that anybody waits for a newer value.
+/// How long a caller waits for a newer value.
 const RENEW_WAIT_MAX: Duration = Duration::from_millis(500);
-/// How often it is looked whether a secret has changed.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The longest that who asks after the health of secrets waits for each that ails.
+/// How long a health check waits for each failing secret.
 const ASK_AFTER_MAX: Duration = Duration::from_millis(100);
-/// The longest that anybody waits for that look.
 const LOOK_MAX: Duration = Duration::from_millis(100);
 
-/// The values of a secret, the newest first: while one is changed, there are two.
 pub struct SecretValues(Vec<Zeroizing<Vec<u8>>>);
 
 impl SecretValues {
-    /// Each line that is not empty is a value, without the white space around it, which editors leave
-    /// behind. The place is what an error names.
+    /// Each non-empty line is a value, trimmed, newest first. Errors name the place.
     pub fn from_lines(bytes: &[u8], place: &str) -> Result<Self, SecretError> {
         if bytes.len() > SECRET_BYTES_MAX {
             return Err(SecretError::TooLarge(place.to_owned()));
@@ -73,126 +67,118 @@ impl SecretValues {
         }
     }
 
-    /// The values, the newest first.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         self.0.iter().map(|value| value.as_slice())
     }
 }
 
-/// How many there are, and nothing of what they are.
+/// Shows the number of values only.
 impl fmt::Debug for SecretValues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} secret values", self.0.len())
     }
 }
 
-/// Where a secret is kept: the environment, a file, a command, or a vault of one's own.
+/// A secret provider: the environment, a file, a command, or a vault of one's own.
 pub trait SecretSource: Send + Sync {
-    /// Fetches the values as they are now. After 10 seconds the future is dropped, and the fetch has failed.
-    fn fetch(&self) -> Doing<'_, Result<SecretValues, SecretError>>;
+    /// Fetches the current values. The future is dropped after 10 seconds.
+    fn fetch(&self) -> ConnectorFuture<'_, Result<SecretValues, SecretError>>;
 
-    /// The values, where they can be read without waiting: `check` and `serve` look at them before anything runs.
+    /// The values, if they can be read without waiting: `check` and `serve` validate them before anything
+    /// runs.
     fn read_now(&self) -> Option<Result<SecretValues, SecretError>> {
         None
     }
 
-    /// Looks whether the values have changed since they were fetched, where a look costs next to nothing;
-    /// it is asked for once a second at most. What has changed is fetched anew before it serves again.
-    fn look(&self) -> Option<Doing<'_, Sight>> {
+    /// Looks for a change since the last fetch, where that is cheap; called once a second at most. Changed
+    /// values are fetched before they are served again.
+    fn look(&self) -> Option<ConnectorFuture<'_, ChangeCheck>> {
         None
     }
 }
 
-/// What a look at a source showed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sight {
-    /// As it was, as far as anybody can see.
+pub enum ChangeCheck {
     Same,
-    /// Something else is there now.
     Changed,
 }
 
-/// Where a secret of the book is found.
-pub type Opener = Box<dyn Fn(&Endpoint) -> Arc<dyn SecretSource> + Send + Sync>;
+pub type SecretOpener = Box<dyn Fn(&Endpoint) -> Arc<dyn SecretSource> + Send + Sync>;
 
-/// What becomes of a secret that others should hear of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
-    /// It has no value any more, or never had one: whoever needs it refuses to work.
+pub enum SecretChange {
+    /// No value: its users fail.
     Gone {
-        /// Its name in the book.
         name: String,
-        /// Why, in words that show nothing of it.
+        /// Without anything of the value.
         why: String,
     },
-    /// It has one again.
     Back {
-        /// Its name in the book.
         name: String,
     },
 }
 
-/// In words for people.
-impl fmt::Display for News {
+impl fmt::Display for SecretChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Gone { name, why } => {
-                write!(f, "the secret `{name}` has no value, and what needs it is refused: {why}")
+                write!(f, "secret `{name}` is unavailable, its users fail: {why}")
             }
-            Self::Back { name } => write!(f, "the secret `{name}` has a value again"),
+            Self::Back { name } => write!(f, "secret `{name}` is available again"),
         }
     }
 }
 
-/// The secrets of the rule book that holds; clones are the same.
 #[derive(Clone)]
 pub struct Secrets {
-    shared: Arc<Shared>,
+    shared: Arc<SecretsShared>,
 }
 
-struct Shared {
-    by_name: RwLock<BTreeMap<String, Arc<Kept>>>,
-    open: Opener,
-    clock: Clock,
-    listener: OnceLock<Box<dyn Fn(News) + Send + Sync>>,
-    seen: Arc<Seen>,
+struct SecretsShared {
+    by_name: RwLock<BTreeMap<String, Arc<CachedSecret>>>,
+    open: SecretOpener,
+    clock: ClockFn,
+    listener: OnceLock<Box<dyn Fn(SecretChange) + Send + Sync>>,
+    seen: Arc<KnownValues>,
 }
 
-/// One secret, and how it has fared.
-struct Kept {
+struct CachedSecret {
     name: String,
     from: Endpoint,
     source: Arc<dyn SecretSource>,
     cache: StaleCache<SecretValues, SecretError>,
     looked_at: Mutex<Option<Timestamp>>,
-    record: Mutex<Record>,
+    record: Mutex<OutageRecord>,
 }
 
 impl Secrets {
-    /// The secrets of a book.
     #[must_use]
     pub fn new(book: &Arc<RuleBook>, drivers: &Drivers) -> Self {
         let drivers = drivers.clone();
         Self::opened_by(book, Box::new(move |endpoint| drivers.secret(endpoint)))
     }
 
-    /// The same with sources of one's own, such as a vault.
+    /// With secret providers of one's own.
     #[must_use]
-    pub fn opened_by(book: &Arc<RuleBook>, open: Opener) -> Self {
+    pub fn opened_by(book: &Arc<RuleBook>, open: SecretOpener) -> Self {
         let secrets = Self::none(open);
         secrets.change(book);
         secrets
     }
 
-    fn none(open: Opener) -> Self {
+    fn none(open: SecretOpener) -> Self {
         let by_name = RwLock::new(BTreeMap::new());
-        let shared =
-            Shared { by_name, open, clock: timer_clock(), listener: OnceLock::new(), seen: Arc::default() };
+        let shared = SecretsShared {
+            by_name,
+            open,
+            clock: timer_clock(),
+            listener: OnceLock::new(),
+            seen: Arc::default(),
+        };
         Self { shared: Arc::new(shared) }
     }
 
-    /// What is wrong with the secrets that a book uses, as far as that shows without running a command: one
-    /// that fails later is told of then, and whoever needs it refuses to work until it goes well.
+    /// Problems with the secrets that a book uses, as far as they show without running a command.
     #[must_use]
     pub fn check(book: &RuleBook, drivers: &Drivers) -> Vec<Problem> {
         let sections = book.sections();
@@ -200,7 +186,7 @@ impl Secrets {
         let problems = used.filter_map(|(name, at)| {
             let error = drivers.read_now(&at.value.endpoint)?.err()?;
             Some(Problem {
-                severity: Severity::Error,
+                severity: ProblemSeverity::Error,
                 code: "secret-unavailable",
                 span: at.span,
                 message: format!("the secret `{name}`: {error}"),
@@ -210,11 +196,11 @@ impl Secrets {
         problems.collect()
     }
 
-    /// Another book holds from now on; what was fetched from the same place stays, under whichever name.
+    /// Switches to another book; values from the same provider are kept, even under another name.
     pub fn change(&self, book: &Arc<RuleBook>) {
-        let mut by_name = self.shared.by_name.write().expect("nobody panics while swapping");
+        let mut by_name = self.shared.by_name.write().expect("lock is not poisoned");
         let (book, mut before) = (&book.sections().secrets, std::mem::take(&mut *by_name));
-        // Those whose names stay come first: what they have is nobody else's.
+        // Unchanged names come first, so that they keep their values.
         let (same, new): (Vec<_>, Vec<_>) = book
             .iter()
             .partition(|(name, at)| before.get(*name).is_some_and(|kept| kept.from == at.value.endpoint));
@@ -237,24 +223,22 @@ impl Secrets {
         }
     }
 
-    /// Fetches in the background what the book uses, so that the first to need it need not wait, and so that
-    /// what cannot be had shows before that.
+    /// Fetches in the background what the book uses, so that the first user need not wait and problems show
+    /// early.
     pub fn warm(&self, book: &RuleBook) {
         let sections = book.sections();
         for name in sections.secrets.keys().filter(|name| is_used(sections, name)) {
             let (secrets, name) = (self.clone(), name.clone());
-            // What went wrong is told in the course of it.
             tokio::spawn(async move { drop(secrets.get(&name).await) });
         }
     }
 
-    /// Whoever is to hear the news; only the first to come is told.
-    pub fn listen(&self, listener: impl Fn(News) + Send + Sync + 'static) {
+    /// Only the first listener is called.
+    pub fn listen(&self, listener: impl Fn(SecretChange) + Send + Sync + 'static) {
         let _ = self.shared.listener.set(Box::new(listener));
     }
 
-    /// The values of the secret of that name: at once, whenever anything usable is known, and otherwise
-    /// within 10 seconds. On an error whoever needs the secret answers that it is not available (503).
+    /// The values: at once if any are usable, otherwise within 10 seconds.
     pub async fn get(&self, name: &str) -> Result<Arc<SecretValues>, SecretError> {
         let kept = self.shared.find(name)?;
         kept.look((self.shared.clock)()).await;
@@ -262,35 +246,32 @@ impl Secrets {
         self.shared.judge(&kept, found)
     }
 
-    /// The same for whoever cannot wait so long; what is being fetched comes in all the same.
+    /// With a shorter limit; a running fetch continues.
     pub async fn get_within(&self, name: &str, limit: Duration) -> Result<Arc<SecretValues>, SecretError> {
         timeout(limit, self.get(name)).await.unwrap_or(Err(SecretError::StillFetching))
     }
 
-    /// A text without the values that were fetched, wherever they stand in it. It waits for nothing, and so
-    /// may be asked by whoever logs.
+    /// Removes known values from a text. Never waits, so it is safe to call while logging.
     #[must_use]
     pub fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {
         self.shared.seen.hide(text)
     }
 
-    /// The secrets that cannot be fetched, by name. Each is asked for once more, so that what has healed
-    /// is not told of though nobody has needed it since.
-    pub async fn ailing(&self) -> Vec<(String, Ailing)> {
-        let all: Vec<Arc<Kept>> = {
-            let by_name = self.shared.by_name.read().expect("nobody panics while swapping");
+    /// Secrets that cannot be fetched. Each is fetched once more, so that recovered ones are not reported.
+    pub async fn failing(&self) -> Vec<(String, UnavailableValue)> {
+        let all: Vec<Arc<CachedSecret>> = {
+            let by_name = self.shared.by_name.read().expect("lock is not poisoned");
             by_name.values().map(Arc::clone).collect()
         };
         let mut ailing = Vec::new();
-        for kept in all.iter().filter(|kept| kept.ailing().is_some()) {
-            // What is wrong shows in what is recorded of it.
+        for kept in all.iter().filter(|kept| kept.failing().is_some()) {
             let _ = self.get_within(&kept.name, ASK_AFTER_MAX).await;
-            ailing.extend(kept.ailing().map(|ailing| (kept.name.clone(), ailing)));
+            ailing.extend(kept.failing().map(|ailing| (kept.name.clone(), ailing)));
         }
         ailing
     }
 
-    /// The same after what was known did not fit: fetched anew, unless that was done a moment ago, or takes
+    /// The values after the known ones did not match: fetched again, unless that was just done or takes
     /// longer than half a second.
     pub async fn renewed(&self, name: &str) -> Result<Arc<SecretValues>, SecretError> {
         let kept = self.shared.find(name)?;
@@ -302,73 +283,72 @@ impl Secrets {
     }
 }
 
-/// No secrets, as long as there is no book.
+/// Without secrets until there is a book.
 impl Default for Secrets {
     fn default() -> Self {
         Self::none(Box::new(|endpoint| Drivers::built_in().secret(endpoint)))
     }
 }
 
-/// The names, and nothing of what they stand for.
 impl fmt::Debug for Secrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let by_name = self.shared.by_name.read().expect("nobody panics while swapping");
+        let by_name = self.shared.by_name.read().expect("lock is not poisoned");
         f.debug_set().entries(by_name.keys()).finish()
     }
 }
 
-impl Shared {
-    fn kept(&self, name: &str, secret: &Secret) -> Kept {
+impl SecretsShared {
+    fn kept(&self, name: &str, secret: &SecretEntry) -> CachedSecret {
         let source = (self.open)(&secret.endpoint);
-        let plan = Plan { lifetimes: lifetimes(secret), limit: FETCH_MAX, clock: Arc::clone(&self.clock) };
+        let plan =
+            StalePlan { lifetimes: lifetimes(secret), limit: FETCH_MAX, clock: Arc::clone(&self.clock) };
         let (fetched, seen) = (Arc::clone(&source), Arc::clone(&self.seen));
         let cache = StaleCache::new(plan, move || {
             let (source, seen) = (Arc::clone(&fetched), Arc::clone(&seen));
             async move { source.fetch().await.inspect(|values| seen.note(values)) }
         });
-        Kept {
+        CachedSecret {
             name: name.to_owned(),
             from: secret.endpoint.clone(),
             source,
             cache,
             looked_at: Mutex::new(None),
-            record: Mutex::new(Record::new()),
+            record: Mutex::new(OutageRecord::new()),
         }
     }
 
-    fn find(&self, name: &str) -> Result<Arc<Kept>, SecretError> {
-        let by_name = self.by_name.read().expect("nobody panics while swapping");
+    fn find(&self, name: &str) -> Result<Arc<CachedSecret>, SecretError> {
+        let by_name = self.by_name.read().expect("lock is not poisoned");
         by_name.get(name).map(Arc::clone).ok_or(SecretError::Unknown)
     }
 
-    /// Takes what was found for what it is, and says so where that is news.
     fn judge(
         &self,
-        kept: &Kept,
-        found: Result<Found<SecretValues, SecretError>, Missing<SecretError>>,
+        kept: &CachedSecret,
+        found: Result<Cached<SecretValues, SecretError>, Missing<SecretError>>,
     ) -> Result<Arc<SecretValues>, SecretError> {
-        let word = kept.record.lock().expect("nobody panics with it").hear(&found, (self.clock)());
+        let report = kept.record.lock().expect("lock is not poisoned").observe(&found, (self.clock)());
         let secret = kept.name.as_str();
         match found {
-            Ok(Found { value, age, failure, .. }) => {
-                match (word, failure) {
-                    (Word::Warning, Some(error)) => {
+            Ok(Cached { value, age, failure, .. }) => {
+                match (report, failure) {
+                    (OutageReport::Warning, Some(error)) => {
                         let age = show_rounded(age);
-                        tracing::warn!(secret, age, %error, "a secret cannot be fetched: the last value serves");
+                        tracing::warn!(secret, age, %error, "secret not fetched, using cached value");
                     }
-                    (Word::Recovered, _) => tracing::info!(secret, "a secret can be fetched again"),
-                    (Word::Back, _) => {
-                        tracing::info!(secret, "a secret has a value again");
-                        self.tell(|| News::Back { name: secret.to_owned() });
+                    (OutageReport::Recovered, _) => tracing::info!(secret, "secret fetched again"),
+                    (OutageReport::Back, _) => {
+                        tracing::info!(secret, "secret available again");
+                        self.report(|| SecretChange::Back { name: secret.to_owned() });
                     }
-                    (Word::Nothing | Word::Alert | Word::Warning, _) => {}
+                    (OutageReport::Nothing | OutageReport::Alert | OutageReport::Warning, _) => {}
                 }
                 Ok(value)
             }
             Err(Missing { failure, age }) => {
-                if word == Word::Alert {
-                    tracing::error!(secret, error = %failure, "a secret has no value: what needs it is refused");
-                    self.tell(|| News::Gone { name: secret.to_owned(), why: failure.to_string() });
+                if report == OutageReport::Alert {
+                    tracing::error!(secret, error = %failure, "secret unavailable");
+                    self.report(|| SecretChange::Gone { name: secret.to_owned(), why: failure.to_string() });
                 }
                 Err(match age {
                     Some(age) => SecretError::Expired { age, why: failure },
@@ -378,15 +358,14 @@ impl Shared {
         }
     }
 
-    fn tell(&self, news: impl FnOnce() -> News) {
+    fn report(&self, change: impl FnOnce() -> SecretChange) {
         if let Some(listener) = self.listener.get() {
-            listener(news());
+            listener(change());
         }
     }
 }
 
-impl Kept {
-    /// The same under another name.
+impl CachedSecret {
     fn renamed(&self, name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -394,142 +373,103 @@ impl Kept {
             source: Arc::clone(&self.source),
             cache: self.cache.clone(),
             looked_at: Mutex::new(None),
-            record: Mutex::new(Record::new()),
+            record: Mutex::new(OutageRecord::new()),
         }
     }
 
-    fn ailing(&self) -> Option<Ailing> {
-        self.record.lock().expect("nobody panics with it").ailing()
+    fn failing(&self) -> Option<UnavailableValue> {
+        self.record.lock().expect("lock is not poisoned").failing()
     }
 
-    /// Looks whether the secret was changed where it is kept, if it is time to.
     async fn look(&self, now: Timestamp) {
         {
-            let mut looked_at = self.looked_at.lock().expect("nobody panics with it");
+            let mut looked_at = self.looked_at.lock().expect("lock is not poisoned");
             if looked_at.is_some_and(|at| now.since(at) < LOOK_EVERY) {
                 return;
             }
             *looked_at = Some(now);
         }
         let Some(look) = self.source.look() else { return };
-        if timeout(LOOK_MAX, look).await == Ok(Sight::Changed) {
-            // If that fails, the old values serve on by their age, and the next look says the same.
+        if timeout(LOOK_MAX, look).await == Ok(ChangeCheck::Changed) {
+            // If this fails, the old values are served by their age, and the next look finds the change
+            // again.
             let _ = timeout(RENEW_WAIT_MAX, self.cache.renewed(Duration::ZERO)).await;
         }
     }
 }
 
-/// Why a secret has no value.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
-    /// The book has none of that name.
-    #[error("the book defines no such secret")]
+    #[error("not defined in the rule book")]
     Unknown,
-    /// It was never fetched with success.
-    #[error("it has no value: {0}")]
-    Unavailable(Arc<Trouble<SecretError>>),
-    /// Its provider has been away for longer than a value is kept.
-    #[error("its value is {} old and serves no more: {why}", show_rounded(*.age))]
-    Expired {
-        /// How long ago it was fetched.
-        age: Duration,
-        /// Why not since.
-        why: Arc<Trouble<SecretError>>,
-    },
-    /// There is nothing yet, and fetching takes its time.
-    #[error("it is still being fetched")]
+    #[error("no value: {0}")]
+    Unavailable(Arc<FetchError<SecretError>>),
+    /// The provider has been unavailable for longer than a value is kept.
+    #[error("value expired after {}: {why}", show_rounded(*.age))]
+    Expired { age: Duration, why: Arc<FetchError<SecretError>> },
+    /// No value yet, and the fetch is slow.
+    #[error("still being fetched")]
     StillFetching,
-    /// The variable is not there.
-    #[error("the environment has no variable {0}")]
+    #[error("environment variable {0} is not set")]
     NoVariable(String),
-    /// The file cannot be read.
     #[error("could not read {path}: {source}")]
-    Unreadable {
-        /// Which file.
-        path: String,
-        /// Why not.
-        source: std::io::Error,
-    },
-    /// It is a folder, a pipe or a device.
+    Unreadable { path: String, source: std::io::Error },
     #[error("{0} is not a file")]
     NoFile(String),
-    /// The book names no program.
     #[error("the command is empty")]
     NoCommand,
-    /// The program could not be run.
     #[error("could not run {program}: {source}")]
-    NotRun {
-        /// Which program.
-        program: String,
-        /// Why not.
-        source: std::io::Error,
-    },
-    /// The program says that it went wrong. What it printed is not repeated: it may be the secret.
-    #[error("{program} {} (its stderr is not shown, for it may hold the secret)", how_it_ended(*.status))]
-    CommandFailed {
-        /// Which program.
-        program: String,
-        /// How it ended.
-        status: std::process::ExitStatus,
-    },
-    /// Larger than any secret.
-    #[error("{0} is larger than 64 KiB, which is no secret")]
+    NotRun { program: String, source: std::io::Error },
+    /// Its output is not shown: it may be the secret.
+    #[error("{program} {} (stderr is hidden, it may contain the secret)", how_it_ended(*.status))]
+    CommandFailed { program: String, status: std::process::ExitStatus },
+    #[error("{0} is larger than 64 KiB")]
     TooLarge(String),
-    /// Nothing but white space.
-    #[error("there is nothing in {0}")]
+    #[error("{0} is empty")]
     Empty(String),
-    /// More values than anybody needs: perhaps something else.
-    #[error("{0} has more than 8 lines, and each is a value")]
+    #[error("{0} has more than 8 lines, one value each")]
     TooMany(String),
-    /// Where it is kept cannot be reached yet.
     #[error("secret kind `{0}` is not available in this version: use `env`, `file` or `command`")]
     NotBuiltIn(&'static str),
-    /// A vault of one's own says why.
     #[error("{0}")]
     Vault(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// How a command ended that went wrong.
 fn how_it_ended(status: std::process::ExitStatus) -> String {
     match status.code() {
         Some(code) => format!("failed with exit code {code}"),
-        // Ended by a signal, which the system has a name for.
         None => format!("was ended by {}", status.to_string().replacen("signal: ", "signal ", 1)),
     }
 }
 
-/// A variable of the environment.
 pub(crate) const ENV: Driver = Driver {
     connector: &secrets::ENV,
-    make: Make::Secret(|endpoint| Arc::new(env::Variable(settings::<String>(endpoint).clone()))),
+    make: Make::Secret(|endpoint| Arc::new(env::EnvVariable(settings::<String>(endpoint).clone()))),
 };
 
-/// A file.
 pub(crate) const FILE: Driver = Driver {
     connector: &secrets::FILE,
-    make: Make::Secret(|endpoint| Arc::new(file::Watched::new(settings::<String>(endpoint)))),
+    make: Make::Secret(|endpoint| Arc::new(file::SecretFile::new(settings::<String>(endpoint)))),
 };
 
-/// A command.
 pub(crate) const COMMAND: Driver = Driver {
     connector: &secrets::COMMAND,
-    make: Make::Secret(|endpoint| Arc::new(command::Program::new(settings::<Vec<String>>(endpoint)))),
+    make: Make::Secret(|endpoint| Arc::new(command::SecretCommand::new(settings::<Vec<String>>(endpoint)))),
 };
 
-/// A source that is not built in.
-pub(crate) struct Absent(pub(crate) &'static str);
+pub(crate) struct MissingProvider(pub(crate) &'static str);
 
-impl SecretSource for Absent {
+impl SecretSource for MissingProvider {
     fn read_now(&self) -> Option<Result<SecretValues, SecretError>> {
         Some(Err(SecretError::NotBuiltIn(self.0)))
     }
 
-    fn fetch(&self) -> Doing<'_, Result<SecretValues, SecretError>> {
+    fn fetch(&self) -> ConnectorFuture<'_, Result<SecretValues, SecretError>> {
         Box::pin(std::future::ready(Err(SecretError::NotBuiltIn(self.0))))
     }
 }
 
-fn lifetimes(secret: &Secret) -> Lifetimes {
+fn lifetimes(secret: &SecretEntry) -> Lifetimes {
     Lifetimes {
         fresh: secret.cached.as_ref().map_or(limits::SECRET_CACHED_DEFAULT, |at| at.value),
         kept: secret.kept.as_ref().map_or(limits::SECRET_KEPT_DEFAULT, |at| at.value),
@@ -537,7 +477,6 @@ fn lifetimes(secret: &Secret) -> Lifetimes {
     }
 }
 
-/// Whether anything in the book needs the secret of that name.
 fn is_used(book: &Sections, name: &str) -> bool {
     let targets = book.targets().map(|target| &target.endpoint);
     let receivers = book.receivers.values().map(|at| &at.value.endpoint);

@@ -1,24 +1,20 @@
-//! Where accepted events and all that became of them are kept: the one thing that outlives the process.
+//! The store contract: events, deliveries and dead letters, made durable. A store decides no policy, but it does
+//! decide order: which delivery is at the head of its session, and which one follows when the head ends. Session
+//! order therefore survives any crash and need not fit into memory.
 //!
-//! A store has few verbs, each of them one transaction, and knows no policy. What it does know is order:
-//! it decides, in the transaction that takes an event, whether a delivery is at the head of its session
-//! or behind another, and in the transaction that settles a head who comes next. So a session's order is
-//! durable, holds over any crash, and nothing about it has to fit into memory.
-//!
-//! Invariants, held by the contract suite against every implementation:
+//! Invariants, checked by the contract suite against every implementation:
 //! - all of a batch is durable when [`Store::write`] returns, or nothing of it is;
-//! - at most one delivery of a session is at its head, and it is the oldest that has not ended;
-//! - a settlement that does not fit the number of attempts on record, or whose delivery has ended or is
-//!   not at the head of its session, changes nothing;
-//! - a delivery's `written_at` moves only with its history, when it is settled: what it is excused for our
-//!   absence is counted from then, and neither being promoted nor being released tells its history anew;
-//! - a submission is taken whole or not at all; an event that came before is not taken twice, unless one who
-//!   wants it asks for each copy or has forgotten it by now: then it is taken again for these alone;
-//! - counts come from counters kept in the same transactions, and always equal what a scan would find.
+//! - at most one delivery of a session is at its head: the oldest that has not ended;
+//! - a settlement changes nothing if its attempt count does not match, or if its delivery has ended or is not at
+//!   the head of its session;
+//! - `written_at` of a delivery changes only when it is settled, because excused downtime is counted from it;
+//! - a submission is accepted whole or refused whole; a duplicate event is accepted again only for services that
+//!   want copies or no longer remember the first;
+//! - counts come from counters kept in the same transactions and always equal what a scan would find.
 
+pub mod access_store;
 mod admit;
 mod derive;
-pub mod door;
 mod error;
 pub mod letter;
 mod list;
@@ -32,329 +28,287 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_core::book::model;
-use redrive_core::engine::story::Story;
-use redrive_core::engine::{Absences, Advance, Death, Load, Page, QueueName, Settlement, Waiting};
+use redrive_core::engine::attempt_record::AttemptRecord;
+use redrive_core::engine::{
+    Absences, Advance, DeadLetterInfo, LoadRequest, LoadedPage, PendingDelivery, QueueName, Settlement,
+};
 use redrive_core::event::Event;
-use redrive_core::event::copies::Copies;
+use redrive_core::event::copy_rule::CopyRule;
 use redrive_core::ids::{DeliveryId, DependencyName, IdPrefix, Receipt, Seq, ServiceName};
 use redrive_core::letters::replay::{ReplayId, ReplayJob};
-use redrive_core::policy::breaker::Record;
+use redrive_core::policy::breaker::BreakerRecord;
 use redrive_core::time::Timestamp;
 
-use self::door::{Deed, KeyRecord, RefusedBody};
+use self::access_store::{AuditEntry, KeyRecord, RefusedBody};
 pub use self::error::StoreError;
 use self::letter::{
-    AuditRecord, GivenCommand, GroupView, HeldCursor, HeldPage, HeldSession, KindView, LetterFilter,
-    LetterKey, LetterNumber, LetterPage, LetterQuery, LetterView, ReplayView, Selection, Survey,
+    AuditRecord, CommandRequest, GroupView, HeldCursor, HeldPage, HeldSession, KindView, LetterFilter,
+    LetterKey, LetterNumber, LetterPage, LetterQuery, LetterView, ReplayView, Selection, SelectionSurvey,
 };
-pub use self::list::{Filter, LOOKED_AT_MAX, Listed};
-pub use self::sqlite::{Compacted, Loss, Options, WalBounds, compact, write_once};
+pub use self::list::{DeliveryFilter, DeliveryPage, SCANNED_MAX};
+pub use self::sqlite::{CompactionResult, LossPolicy, Options, WalBounds, compact, write_once};
 
-/// The most rule books that a recovery brings back.
+/// Rule books returned by [`Store::recover`], at most.
 pub const BOOKS_RECOVERED_MAX: usize = 8;
-/// The most crashes that are remembered.
 pub const CRASHES_MAX: usize = 8;
-/// Letters that are looked at in one step while a replay is listing those it will send.
+/// Letters examined per step while a replay collects its letters.
 const REPLAY_GATHER_MAX: usize = 2_000;
-/// Letters of a replay that are looked at in one step that sends some of them.
+/// Letters examined per step that sends letters of a replay.
 const REPLAY_WALK_MAX: usize = 1_000;
-/// Replays that are remembered.
 pub(crate) const REPLAYS_KEPT_MAX: usize = 1_000;
-/// Acts that stay on record.
+/// Audit records kept; the oldest go first.
 const AUDIT_RECORDS_MAX: usize = 100_000;
 
-/// Opens the store of a data folder, and makes both if they are not there.
+/// Opens the store of a data folder; creates both if missing.
 pub fn open(data: &Path, options: Options) -> Result<Box<dyn Store>, StoreError> {
     Ok(Box::new(sqlite::Sqlite::open(data, options)?))
 }
 
-/// Opens the store of a data folder to look at it, beside the process that owns it.
-pub fn open_reader(data: &Path) -> Result<Box<dyn Reader>, StoreError> {
+/// Opens a read-only view of a data folder beside the process that owns it.
+pub fn open_reader(data: &Path) -> Result<Box<dyn StoreReader>, StoreError> {
     sqlite::Sqlite::open_reader(data)
 }
 
-/// Keeps events and deliveries. One thread owns it; everyone else asks that thread, or a [`Reader`].
+/// Stores events and deliveries. One thread owns it; others read through a [`StoreReader`].
 pub trait Store: Send {
-    /// What there is to go on with, and what is known of the time since. Begins a new run: the store
-    /// remembers that one began, so that runs which end without [`Store::close`] can be counted.
-    fn recover(&mut self, now: Timestamp) -> Result<Recovered, StoreError>;
+    /// Starts a run and returns what it resumes with. A run that ends without [`Store::close`] counts as a crash.
+    fn recover(&mut self, now: Timestamp) -> Result<RecoveredState, StoreError>;
 
-    /// Makes a batch durable, in one transaction: settlements first, then submissions, then notes, then
-    /// commands, then steps of replays.
-    fn write(&mut self, batch: &Batch, now: Timestamp) -> Result<Written, StoreError>;
+    /// Makes a batch durable in one transaction: settlements, submissions, state changes, commands, replay steps,
+    /// in this order.
+    fn write(&mut self, batch: &WriteBatch, now: Timestamp) -> Result<BatchResult, StoreError>;
 
-    /// Finds deliveries at the head of their session, or without one.
-    fn load(&mut self, load: &Load) -> Result<Page, StoreError>;
+    /// Loads a page of deliveries that are at the head of their session, or have none.
+    fn load(&mut self, load: &LoadRequest) -> Result<LoadedPage, StoreError>;
 
-    /// Does a small step of what must be done now and then; says whether there is more to do at once.
-    fn housekeep(&mut self, keep: &Keep, now: Timestamp) -> Result<Chores, StoreError>;
+    /// Does one small step of housekeeping.
+    fn housekeep(&mut self, keep: &RetentionRules, now: Timestamp) -> Result<HousekeepingStep, StoreError>;
 
-    /// Copies everything to a folder in small steps, while others write.
+    /// Copies the store to a folder, one step per call, while writes continue.
     fn back_up(&mut self, step: &mut Backup) -> Result<BackupProgress, StoreError>;
 
-    /// Another pair of eyes, for questions that may take a while.
-    fn reader(&self) -> Result<Box<dyn Reader>, StoreError>;
+    /// Opens a read-only connection for queries.
+    fn reader(&self) -> Result<Box<dyn StoreReader>, StoreError>;
 
-    /// After an error that left it unknown what is durable: opens what is on disk anew.
+    /// Reopens the files after an error that left it unknown what is durable.
     fn reopen(&mut self) -> Result<(), StoreError>;
 
-    /// Whether there is room for new events, beside what settling and deleting need.
-    fn has_room(&mut self) -> Result<Room, StoreError>;
+    /// Whether the disk has room for new events, beyond what settling and deleting need.
+    fn has_room(&mut self) -> Result<DiskRoom, StoreError>;
 
-    /// The run ends as it should.
+    /// Ends the run cleanly.
     fn close(self: Box<Self>, now: Timestamp) -> Result<(), StoreError>;
 }
 
-/// Whether new events can be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
-    /// They can.
+pub enum DiskRoom {
     Enough,
-    /// The disk is nearly full.
+    /// Less is free than new events may use.
     Short {
-        /// Bytes that are free.
         free_bytes: u64,
-        /// Bytes that must be.
         needed_bytes: u64,
     },
 }
 
-/// What a store knows at the start of a run.
 #[derive(Debug)]
-pub struct Recovered {
-    /// When the run begins: now, or the last time that the store remembers if the machine's clock was
-    /// set back since.
+pub struct RecoveredState {
+    /// Now, or the last recorded time if the machine's clock was set back.
     pub resumes_at: Timestamp,
-    /// Made when the store was, so that its jitter and hashes are its own.
+    /// Drawn when the store was created; jitter and hashes depend on it.
     pub seed: u64,
-    /// Queues with something that has not ended.
     pub queues: Vec<QueueName>,
-    /// Services that are paused, and since when.
+    /// Paused services, with the start of the pause.
     pub paused: BTreeMap<ServiceName, Timestamp>,
-    /// When Redrive was away, until `now`.
+    /// When Redrive was not running, until `now`.
     pub absences: Absences,
-    /// What breakers were last known to be.
-    pub breakers: Vec<Record>,
-    /// Replays that are open, or whose letters are on their way.
+    pub breakers: Vec<BreakerRecord>,
+    /// Replays that are open or still have letters in flight.
     pub replays: Vec<ReplayJob>,
-    /// Dependencies that are well again and whose letters nobody has begun to bring back.
+    /// Dependencies that recovered and whose automatic replay has not begun.
     pub owed: BTreeSet<DependencyName>,
-    /// The texts of the latest rule books, the newest last.
+    /// Texts of the latest rule books, the newest last.
     pub books: Vec<String>,
-    /// The last place given before each of the latest runs that ended without a word, with when it was
-    /// noticed, the oldest first.
+    /// For each recent crash: when it was detected, and the last sequence number before it. Oldest first.
     pub crashes: Vec<(Timestamp, Seq)>,
 }
 
-/// What is to become durable together.
+/// What becomes durable together.
 #[derive(Clone, Debug, Default)]
-pub struct Batch {
-    /// What became of deliveries.
+pub struct WriteBatch {
     pub settlements: Vec<Arc<Settlement>>,
-    /// What came in.
     pub submissions: Vec<Submission>,
-    /// What else is to be remembered.
-    pub notes: Vec<Note>,
-    /// What people want done with dead letters. Writing it answers them.
-    pub commands: Vec<GivenCommand>,
-    /// Steps of replays.
+    /// Everything else to store.
+    pub changes: Vec<StateChange>,
+    /// Writing the batch fills their answers.
+    pub commands: Vec<CommandRequest>,
     pub advances: Vec<Advance>,
 }
 
-impl Batch {
-    /// Whether there is nothing to write.
+impl WriteBatch {
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.settlements.is_empty()
             && self.submissions.is_empty()
-            && self.notes.is_empty()
+            && self.changes.is_empty()
             && self.commands.is_empty()
             && self.advances.is_empty()
     }
 }
 
-/// Events that are taken together or not at all.
 #[derive(Clone, Debug)]
 pub struct Submission {
-    /// The events, with who wants them.
-    pub events: Vec<Submitted>,
+    /// Accepted together or not at all.
+    pub events: Vec<SubmittedEvent>,
 }
 
-/// An event and who wants it.
 #[derive(Clone, Debug)]
-pub struct Submitted {
-    /// The event.
+pub struct SubmittedEvent {
     pub event: Arc<Event>,
-    /// Who wants it; nobody is fine, and recorded.
+    /// Empty for an unrouted event, which is stored too.
     pub routes: Vec<Addressee>,
 }
 
-/// One who wants an event.
+/// A service that receives an event.
 #[derive(Clone, Debug)]
 pub struct Addressee {
-    /// Where the delivery waits.
     pub queue: Arc<QueueName>,
-    /// The id of the claim.
+    /// Id of the subscription.
     pub subscription: Arc<str>,
-    /// Whether deliveries of one session keep their order, and whether a dead one holds the rest.
-    pub order: model::Order,
-    /// The dead-letter queue that its letters belong to.
+    /// Whether a session keeps its order, and whether a dead letter holds it.
+    pub order: model::DeliveryOrder,
     pub letter_name: Arc<str>,
-    /// The consumer group that its letters name.
     pub consumer_group: Arc<str>,
-    /// How much may wait for the whole service.
     pub bound: WaitingBound,
-    /// How a second copy of an event is recognised.
-    pub copies: Copies,
+    /// How duplicates are recognised.
+    pub copies: CopyRule,
 }
 
-/// How much may wait for one service, over all its channels.
+/// Backlog limits of one service, over all its channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitingBound {
-    /// Deliveries.
     pub deliveries_max: u64,
-    /// Bytes of their payloads.
+    /// Of payloads.
     pub bytes_max: u64,
-    /// Deliveries behind a dead letter that holds their session; one more is a dead letter too.
+    /// Deliveries behind a dead letter that holds their session; the next one is dead-lettered.
     pub per_session_max: u64,
-    /// What happens to one too many.
-    pub when_full: WhenFull,
+    pub when_full: OverflowPolicy,
 }
 
-/// What happens to an event when a service that wants it is full.
+/// What happens to an event when a service's backlog is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WhenFull {
-    /// It is refused, whole.
+pub enum OverflowPolicy {
     Refuse,
-    /// It is taken, and its delivery to that service is dead at once (`BACKLOG_FULL`).
+    /// Accepted, and dead-lettered for that service (`BACKLOG_FULL`).
     DeadLetter,
 }
 
-/// Something else to remember.
+/// State to store, besides settlements and submissions.
 #[derive(Clone, Debug)]
-pub enum Note {
-    /// A service is paused.
+pub enum StateChange {
     Pause(ServiceName),
-    /// It is not any more.
     Resume(ServiceName),
-    /// What a breaker is; taken if it [`Record::replaces`] what is known.
-    Breaker(Box<Record>),
+    /// Stored only if it [`BreakerRecord::replaces`] the stored one.
+    Breaker(Box<BreakerRecord>),
     /// Redrive could not write from then until now.
     Absence {
-        /// From when.
         from: Timestamp,
     },
-    /// Redrive is alive; written now and then, so that an absence can be measured.
+    /// Heartbeat, so that downtime can be measured.
     Alive,
-    /// A rule book that holds from now on; kept by its hash for as long as stories name it.
+    /// A rule book now in force; kept while attempt records name its hash.
     Book {
-        /// Its hash.
         hash: u64,
-        /// Its text.
         text: Arc<str>,
     },
-    /// Deliveries of the queue that wait until [`Timestamp::NEVER`] may start at once.
+    /// Deliveries of the queue that wait until [`Timestamp::NEVER`] may start now.
     Release(Arc<QueueName>),
-    /// A dependency is well again: letters are to be brought back, and nobody has begun to.
-    Owe(DependencyName),
-    /// Somebody has, or there is nothing to bring back.
-    Paid(DependencyName),
-    /// A key is made, changed or revoked: it replaces the one with its id. One more than
-    /// [`door::KEYS_MAX`] changes nothing.
+    /// A dependency recovered; its dead letters are to be replayed.
+    AutoReplayDue(DependencyName),
+    /// That replay has begun, or there was nothing to replay.
+    AutoReplayDone(DependencyName),
+    /// Creates or replaces the key with this id. A new one beyond [`access_store::KEYS_MAX`] is ignored.
     Key(Box<KeyRecord>),
-    /// A body was refused, and is kept for a while; the oldest go when there are too many.
+    /// Keeps a refused body; the oldest go when there are too many.
     Refused(Box<RefusedBody>),
-    /// Something that must be known after a restart, under a name of its own.
+    /// A named value that must survive a restart.
     Memo {
-        /// Its name, such as `schedule:nightly`.
+        /// Such as `schedule:nightly`.
         name: String,
-        /// What is to be known; none forgets it.
+        /// `None` deletes it.
         value: Option<String>,
     },
-    /// Something was done.
-    Deed(Box<Deed>),
-    /// An unrouted event has found who wants it; a no-op if it is not unrouted any more, or if there is no
-    /// room for it with one of them: it is safe where it is, and can be routed when there is.
+    Audit(Box<AuditEntry>),
+    /// Routes an unrouted event. A no-op if it is routed by now, or if one of the services has no room: it stays
+    /// unrouted and can be routed later.
     Route {
-        /// Which event.
         event: Seq,
-        /// Who wants it.
         routes: Vec<Addressee>,
     },
 }
 
-/// What a batch came to; each list in the order of the batch.
+/// What a batch did; each list is in the order of the batch.
 #[derive(Debug, Default)]
-pub struct Written {
-    /// Of each settlement.
-    pub settled: Vec<Settled>,
-    /// Of each submission.
-    pub submitted: Vec<Result<Vec<Taken>, Refusal>>,
-    /// Of each step: the replay as it is now, and how many letters were sent; none if there is no such
-    /// replay any more.
+pub struct BatchResult {
+    pub settled: Vec<SettleResult>,
+    pub submitted: Vec<Result<Vec<AcceptedEvent>, SubmissionRefusal>>,
+    /// Per replay step: the replay now and how many letters were sent; `None` if the replay no longer exists.
     pub advanced: Vec<Option<(ReplayJob, u32)>>,
-    /// Deliveries that may start now, of submissions, [`Note::Route`], commands and steps: those at the head
-    /// of their session, or without one, in the order of the store.
-    pub waiting: Vec<Waiting>,
+    /// Deliveries that may start now because of submissions, [`StateChange::Route`], commands and replay steps, in
+    /// store order.
+    pub waiting: Vec<PendingDelivery>,
 }
 
-/// What a settlement came to.
 #[derive(Debug)]
-pub enum Settled {
-    /// It is durable.
+pub enum SettleResult {
     Written {
-        /// The next of the session, which is its head now.
-        promoted: Option<Box<Waiting>>,
+        /// The next delivery of the session, now its head.
+        promoted: Option<Box<PendingDelivery>>,
     },
-    /// The delivery had been settled otherwise.
+    /// The delivery was settled otherwise before.
     Stale,
 }
 
-/// An event that is safe.
+/// An event that is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taken {
-    /// To find it again by; the first one's if it came before.
+pub struct AcceptedEvent {
+    /// Of the first one, if this is a duplicate.
     pub receipt: Receipt,
-    /// Whether it came before.
-    pub seen: Seen,
-    /// How many deliveries it has.
+    pub seen: Occurrence,
     pub deliveries: u32,
-    /// When it was accepted; the first one, if it came before.
+    /// Of the first one, if this is a duplicate.
     pub accepted_at: Timestamp,
 }
 
-/// Whether an event came before.
+/// Whether an event was accepted before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
-    /// Never within the time that ids are remembered.
+pub enum Occurrence {
+    /// Not seen while ids are remembered.
     First,
-    /// It did, with the same content.
-    Again,
+    /// Same source, id and content as an earlier event.
+    Duplicate,
 }
 
-/// Why a submission was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// An event with this id and source came before, and was another.
-    #[error("another event with this source and id came before")]
+pub enum SubmissionRefusal {
+    /// Same source and id as an earlier event, with other content.
+    #[error("an event with this source and id and other content was accepted before")]
     Conflict {
-        /// Which of the submission, from 0.
+        /// Within the submission, from 0.
         index: usize,
-        /// The first one's receipt; none if it stands in the same submission, which is refused whole.
+        /// Receipt of the earlier event; `None` if it is part of the same, refused submission.
         first: Option<Receipt>,
     },
-    /// A service that wants it has too much waiting.
-    #[error("too much waits for the service {service}")]
+    /// The backlog of a service is full.
+    #[error("backlog of service {service} is full")]
     Full {
-        /// Which of the submission, from 0.
+        /// Within the submission, from 0.
         index: usize,
-        /// The service.
         service: ServiceName,
     },
 }
 
-impl Refusal {
-    /// The first event of the submission that cannot be taken, from 0; those before it can.
+impl SubmissionRefusal {
+    /// The first event of the submission that was refused, from 0.
     #[must_use]
     pub const fn index(&self) -> usize {
         match self {
@@ -363,316 +317,261 @@ impl Refusal {
     }
 }
 
-/// How long a dead letter of a queue and an event type is kept.
+/// How long dead letters of a queue and event type are kept.
 pub type Retention = dyn Fn(&QueueName, &str) -> Duration + Send + Sync;
 
-/// How long things are kept.
 #[derive(Clone)]
-pub struct Keep {
-    /// Events all of whose deliveries are delivered, and unrouted ones.
+pub struct RetentionRules {
+    /// Fully delivered and unrouted events.
     pub delivered: Duration,
-    /// Ids of events; an event that is kept longer keeps its id.
+    /// Event ids; an event that is kept longer keeps its id.
     pub ids: Duration,
-    /// Dead letters of a queue and an event type. One that holds its session, or that an open replay has
-    /// claimed, is kept for longer.
+    /// Dead letters. One that holds its session, or that an open replay has claimed, is kept longer.
     pub letters: Arc<Retention>,
 }
 
-/// What a step of housekeeping did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Chores {
-    /// Events that were deleted.
+pub struct HousekeepingStep {
     pub events_deleted: u64,
-    /// Dead letters that were deleted for their age.
+    /// Dead letters past their retention.
     pub letters_deleted: u64,
-    /// Whether there is more to do at once.
+    /// Whether to call again at once.
     pub more: bool,
 }
 
-/// A copy in the making, which is given up when this is dropped.
+/// A backup in progress; dropping it abandons the backup.
 #[derive(Debug)]
 pub struct Backup {
-    /// The folder, which must not hold a store.
+    /// Must be empty.
     pub folder: PathBuf,
-    /// Pages to copy in one step.
     pub pages_per_step: u32,
-    /// Shared with the store that makes it, once it has begun.
+    /// Shared with the store that makes the backup, once started.
     begun: Option<Arc<()>>,
 }
 
 impl Backup {
-    /// One that has not begun.
     #[must_use]
     pub const fn new(folder: PathBuf, pages_per_step: u32) -> Self {
         Self { folder, pages_per_step, begun: None }
     }
 }
 
-/// How far a copy is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackupProgress {
-    /// Pages in all.
     pub pages: u64,
-    /// Pages to go; 0 is done and durable.
+    /// 0 when the backup is complete and durable.
     pub remaining: u64,
 }
 
-/// Answers questions beside the thread that writes. Each answer is of one moment, and none takes long.
-pub trait Reader: Send {
-    /// Events by receipt, or by an id that several sources may have used.
+/// Read-only queries beside the writing thread. Each answer is one consistent snapshot and is bounded in time.
+pub trait StoreReader: Send {
+    /// Finds events by receipt, or by an id that several sources may share.
     fn events(&self, key: &EventKey) -> Result<Vec<EventView>, StoreError>;
-    /// A delivery with all its attempts, by the first digits of its id; the latest first, at most so many.
+    /// Deliveries with their attempts by id prefix, latest first.
     fn deliveries(&self, prefix: &IdPrefix, rows_max: usize) -> Result<Vec<DeliveryView>, StoreError>;
-    /// Deliveries, the latest first. At most [`LOOKED_AT_MAX`] are looked at, however few of them fit.
-    fn list(&self, filter: &Filter) -> Result<Listed, StoreError>;
-    /// The same with all their attempts; whoever wants many asks for them in parts.
-    fn told(&self, filter: &Filter) -> Result<Listed, StoreError>;
-    /// Events that nobody wanted, the oldest first, beyond that place; fewer than asked for if they are large.
+    /// Deliveries, latest first. Examines at most [`SCANNED_MAX`].
+    fn list(&self, filter: &DeliveryFilter) -> Result<DeliveryPage, StoreError>;
+    /// Like [`Self::list`], with all attempts of each delivery.
+    fn deliveries_with_attempts(&self, filter: &DeliveryFilter) -> Result<DeliveryPage, StoreError>;
+    /// Unrouted events, oldest first; fewer than `rows_max` if they are large.
     fn unrouted(&self, after: Seq, rows_max: usize) -> Result<Vec<EventView>, StoreError>;
-    /// The text of a rule book.
+    /// Text of the rule book with that hash.
     fn book(&self, hash: u64) -> Result<Option<String>, StoreError>;
-    /// What there is, by queue and state.
-    fn counts(&self) -> Result<Counts, StoreError>;
-    /// How much of a disk it takes.
+    fn counts(&self) -> Result<StoreCounts, StoreError>;
+    /// Size on disk.
     fn bytes(&self) -> Result<u64, StoreError>;
-    /// Since when the oldest of each queue wait or are dead, for each queue that has either. The price is a few
-    /// looks, however much there is.
+    /// When the oldest pending delivery and the oldest dead letter of each queue began. Costs a few index lookups.
     fn oldest(&self) -> Result<BTreeMap<QueueName, Oldest>, StoreError>;
-    /// Dead letters, the latest first.
+    /// Latest first.
     fn letters(&self, query: &LetterQuery) -> Result<LetterPage, StoreError>;
-    /// A dead letter with its event's data and all its attempts.
+    /// A dead letter with its event's data and all attempts.
     fn letter(&self, key: &LetterKey) -> Result<Option<LetterView>, StoreError>;
-    /// The dead letters that had that id elsewhere: one for each service at most.
+    /// Dead letters imported under that id, at most one per service.
     fn imported_letters(&self, key: &str) -> Result<Vec<LetterView>, StoreError>;
-    /// Dead letters with their events' data and all attempts, the oldest first, beyond that one.
+    /// Dead letters with data and all attempts, oldest first.
     fn export(
         &self,
         selection: &Selection,
         after: Option<LetterNumber>,
         rows_max: usize,
     ) -> Result<LetterPage, StoreError>;
-    /// The kinds of letters that the filter may find, in no order; its parts that single letters differ in
-    /// do not count.
+    /// Kinds of letters that the filter may match, unordered; ignores the filter's per-letter conditions.
     fn kinds(&self, filter: &LetterFilter) -> Result<Vec<KindView>, StoreError>;
-    /// Letters by their cause, the most frequent first.
+    /// Letters grouped by cause, most frequent first.
     fn groups(
         &self,
         filter: &LetterFilter,
         now: Timestamp,
         rows_max: usize,
     ) -> Result<Vec<GroupView>, StoreError>;
-    /// What a selection comes to.
-    fn survey(&self, selection: &Selection) -> Result<Survey, StoreError>;
-    /// A replay.
+    /// Counts what a selection contains.
+    fn survey(&self, selection: &Selection) -> Result<SelectionSurvey, StoreError>;
     fn replay(&self, id: ReplayId) -> Result<Option<ReplayView>, StoreError>;
-    /// Replays, the latest first, before that one.
+    /// Latest first.
     fn replays(&self, before: Option<ReplayId>, rows_max: usize) -> Result<Vec<ReplayView>, StoreError>;
-    /// Sessions that a dead letter holds, those held for longest first.
+    /// Sessions held by a dead letter, longest first.
     fn held_sessions(&self, rows_max: usize) -> Result<Vec<HeldSession>, StoreError>;
-    /// The same page by page, in the order of the store: all of them, however many there are.
+    /// All held sessions, page by page in store order.
     fn held_page(&self, after: Option<HeldCursor>, rows_max: usize) -> Result<HeldPage, StoreError>;
-    /// Every key, revoked ones included, the oldest first.
+    /// All keys, revoked ones included, oldest first.
     fn keys(&self) -> Result<Vec<KeyRecord>, StoreError>;
-    /// Refused bodies without their bytes, the latest first, before that one.
+    /// Refused bodies without their bytes, latest first.
     fn refused(&self, before: Option<u64>, rows_max: usize) -> Result<Vec<RefusedBody>, StoreError>;
-    /// A refused body.
     fn refused_body(&self, number: u64) -> Result<Option<RefusedBody>, StoreError>;
-    /// What a [`Note::Memo`] of that name said last.
+    /// Value of the last [`StateChange::Memo`] of that name.
     fn memo(&self, name: &str) -> Result<Option<String>, StoreError>;
-    /// Made when the store was: what the jitter of its deliveries is drawn from.
     fn seed(&self) -> Result<u64, StoreError>;
-    /// The last place that was given.
+    /// Last sequence number assigned.
     fn last_place(&self) -> Result<Seq, StoreError>;
-    /// Accepted events with their data and without their deliveries, in the order in which they were
-    /// accepted, beyond that place; of those whose data are deleted, nothing.
-    fn accepted(&self, after: Seq, rows_max: usize, bytes_max: usize) -> Result<Vec<EventView>, StoreError>;
-    /// Acts on record, the latest first, before that one.
+    /// Accepted events with their data, in order of acceptance; skips those whose data are deleted.
+    fn events_after(
+        &self,
+        after: Seq,
+        rows_max: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<EventView>, StoreError>;
+    /// Latest first.
     fn audit(&self, before: Option<u64>, rows_max: usize) -> Result<Vec<AuditRecord>, StoreError>;
 }
 
-/// How an event is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventKey {
-    /// By its receipt.
     Receipt(Receipt),
-    /// By its id.
     Id(String),
 }
 
-/// An event as it is shown.
 #[derive(Clone, Debug)]
 pub struct EventView {
-    /// Its receipt.
     pub receipt: Receipt,
-    /// The event; its data are empty once they have been deleted.
+    /// Data are empty once deleted.
     pub event: Arc<Event>,
-    /// When it was accepted.
     pub received_at: Timestamp,
-    /// Whether nobody wanted it.
     pub unrouted: bool,
-    /// Its deliveries, without their stories.
+    /// Without their attempts.
     pub deliveries: Vec<DeliveryView>,
 }
 
-/// A delivery as it is shown.
 #[derive(Clone, Debug)]
 pub struct DeliveryView {
-    /// Its id.
     pub id: DeliveryId,
-    /// Where it waits or waited.
     pub queue: QueueName,
-    /// The claim that it stands for.
+    /// Id of the subscription.
     pub subscription: String,
-    /// The event's receipt.
     pub receipt: Receipt,
-    /// The event's id.
     pub event_id: String,
-    /// The event's source.
     pub event_source: String,
-    /// The event's type.
     pub event_type: String,
-    /// The event's session.
     pub session: Option<String>,
-    /// The event's correlation id.
     pub correlation_id: Option<String>,
-    /// When it was accepted.
     pub accepted_at: Timestamp,
     /// When it was accepted or last settled.
     pub written_at: Timestamp,
-    /// Attempts that have ended.
     pub attempts: u32,
-    /// What it is.
     pub state: DeliveryState,
-    /// The replay that sends it again.
     pub replaying: Option<ReplayId>,
-    /// How often it has been replayed.
     pub replays: u32,
-    /// The event whose dead letter this one took the place of.
+    /// The event whose dead letter it replaces.
     pub supersedes: Option<Receipt>,
-    /// Its attempts, the first one first; empty where they were not asked for.
-    pub stories: Vec<Story>,
+    /// First attempt first; empty where not requested.
+    pub stories: Vec<AttemptRecord>,
 }
 
-/// What a delivery is, as far as the store knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeliveryState {
-    /// It may start.
     Ready,
-    /// It waits for its time.
+    /// Waits for its next attempt.
     Due {
-        /// Which is then.
         at: Timestamp,
     },
-    /// Another of its session comes first.
+    /// Waits for an earlier delivery of its session.
     Behind,
-    /// Delivered.
     Delivered {
-        /// When.
         at: Timestamp,
     },
-    /// Failed for good.
     Dead {
-        /// When.
         at: Timestamp,
-        /// Why.
-        death: Box<Death>,
+        death: Box<DeadLetterInfo>,
     },
-    /// A dead letter that was done with by hand.
     Closed {
-        /// When.
         at: Timestamp,
-        /// How.
-        how: Closed,
+        how: LetterClosure,
     },
 }
 
-/// How a dead letter was done with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Closed {
-    /// Given up.
+pub enum LetterClosure {
     Skipped,
-    /// Deleted; only that it was is known.
+    /// Deleted; only the fact is kept.
     Purged,
-    /// Sent again with other content.
+    /// Sent again with edited content.
     Superseded {
-        /// The event that took its place.
         by: Receipt,
     },
 }
 
 impl DeliveryState {
-    /// Which it is, without what belongs to it.
     #[must_use]
-    pub const fn name(&self) -> StateName {
+    pub const fn name(&self) -> DeliveryStateName {
         match self {
-            Self::Ready => StateName::Ready,
-            Self::Due { .. } => StateName::Due,
-            Self::Behind => StateName::Behind,
-            Self::Delivered { .. } => StateName::Delivered,
-            Self::Dead { .. } => StateName::Dead,
-            Self::Closed { .. } => StateName::Closed,
+            Self::Ready => DeliveryStateName::Ready,
+            Self::Due { .. } => DeliveryStateName::Due,
+            Self::Behind => DeliveryStateName::Behind,
+            Self::Delivered { .. } => DeliveryStateName::Delivered,
+            Self::Dead { .. } => DeliveryStateName::Dead,
+            Self::Closed { .. } => DeliveryStateName::Closed,
         }
     }
 }
 
-/// The states without what belongs to them.
+/// Name of a delivery state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
-pub enum StateName {
-    /// It may start.
+pub enum DeliveryStateName {
+    /// May start now.
     #[serde(rename = "pending")]
     Ready,
-    /// It waits for its time.
+    /// Waits for its next attempt.
     #[serde(rename = "retrying")]
     Due,
-    /// Another of its session comes first.
+    /// Waits for an earlier delivery of its session.
     Behind,
     /// Delivered.
     Delivered,
-    /// Failed for good.
+    /// Dead letter.
     Dead,
-    /// Done with by hand.
+    /// Skipped, purged or superseded.
     #[serde(skip)]
     Closed,
 }
 
-/// How much there is of what.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// By queue.
+pub struct StoreCounts {
     pub queues: BTreeMap<QueueName, QueueCounts>,
-    /// Events that nobody wanted.
     pub unrouted: u64,
-    /// Events in the store.
     pub events: u64,
 }
 
-/// How much a queue has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueCounts {
     /// Deliveries that have not ended.
     pub waiting: u64,
-    /// Bytes of their payloads.
     pub waiting_bytes: u64,
-    /// Of these, the ones behind another of their session.
+    /// Of `waiting`: behind another delivery of their session.
     pub behind: u64,
-    /// Of these, the ones that no row of the rule book takes, and those behind them in their sessions.
+    /// Of `waiting`: taken by no row of the rule book, with those behind them.
     pub without_rule: u64,
-    /// Delivered ones that are still kept.
+    /// Delivered and still kept.
     pub delivered: u64,
-    /// Dead letters.
     pub dead: u64,
-    /// Dead letters that were done with by hand and are still kept.
+    /// Skipped, purged or superseded letters still kept.
     pub closed: u64,
 }
 
-/// Since when the oldest of a queue are there.
+/// Age of the oldest items of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Oldest {
-    /// When the event was accepted whose delivery has been there for longest of those that have not ended.
-    /// One that is replayed has been there all the time.
+    /// Acceptance time of the oldest delivery that has not ended; a replayed one counts from its first acceptance.
     pub waiting_since: Option<Timestamp>,
-    /// When the oldest dead letter died.
     pub dead_since: Option<Timestamp>,
 }

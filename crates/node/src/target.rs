@@ -1,7 +1,7 @@
-//! Where deliveries go: one small trait, and one file for each kind of target.
+//! Targets of deliveries: one small trait, and one file per kind.
 //!
-//! A target moves bytes and reports honestly what it saw. It never sees the store, and of the rule book
-//! only the limits of the call it makes; what an answer means is decided in the core.
+//! A target makes the call and reports the outcome honestly. It does not see the store or the rule book, only
+//! the limits of its call; core decides what an answer means.
 
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod call_test;
@@ -17,20 +17,18 @@ pub mod registry;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::engine::{Call, Ending};
+use redrive_core::engine::{Ending, TargetCall};
 
-use crate::connectors::Doing;
+use crate::connectors::ConnectorFuture;
 
-/// What a call may take beyond its limit, to say so.
+/// Time beyond a call's limit to report its end.
 const LIMIT_MARGIN: Duration = Duration::from_secs(1);
 
-/// Takes deliveries.
 pub trait Target: Send + Sync {
-    /// Makes one call, which ends within the limits of its rule whatever the other side does.
-    fn call(&self, call: Arc<Call>) -> Doing<'_, Ending>;
+    /// Makes one call, which ends within its limits whatever the other side does.
+    fn call(&self, call: Arc<TargetCall>) -> ConnectorFuture<'_, Ending>;
 
-    /// When a call with that limit must have ended: it keeps its limit by itself, and one that does not is cut
-    /// off then.
+    /// When a call with that limit is cut off, if it has not ended by itself.
     fn ends_within(&self, limit: Duration) -> Duration {
         limit + LIMIT_MARGIN
     }

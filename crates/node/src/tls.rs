@@ -1,6 +1,6 @@
-//! TLS: whom we trust, who we are, and in words what was wrong with a certificate.
+//! TLS: trusted roots, our identity, and readable certificate errors.
 //!
-//! Invariants: versions 1.2 and 1.3 only, by rustls over ring; and nothing here says what is in a key.
+//! Invariants: TLS 1.2 and 1.3 only, by rustls over ring; no error shows a key.
 
 mod identity;
 
@@ -18,17 +18,14 @@ use zeroize::Zeroizing;
 
 pub use self::identity::{InvalidIdentity, server_config};
 
-/// Whose signature under a certificate is believed.
 #[derive(Clone, Debug)]
 pub enum Roots {
-    /// Those whom the system trusts. If it names nobody, every handshake fails and says so.
+    /// If the system has none, every handshake fails.
     System,
-    /// These only.
     Only(Vec<CertificateDer<'static>>),
 }
 
 impl Roots {
-    /// Only those whose certificates are in that file, one after the other as PEM.
     pub fn read(path: &Path) -> Result<Self, InvalidPem> {
         let certificates = certificates(path)?;
         let (usable, _) = RootCertStore::empty().add_parsable_certificates(certificates.iter().cloned());
@@ -39,34 +36,24 @@ impl Roots {
     }
 }
 
-/// Why a file is of no use; what it holds is not repeated.
+/// The content is not shown.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidPem {
-    /// It cannot be read.
     #[error("could not read {}: {source}", path.display())]
-    Unreadable {
-        /// Which file.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// Larger than any list of certificates.
-    #[error("{} is larger than 8 MiB, which is no list of certificates", .0.display())]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error("{} is larger than 8 MiB", .0.display())]
     TooLarge(PathBuf),
-    /// Nothing in it is a certificate.
-    #[error("there is no certificate in {}: it should begin with -----BEGIN CERTIFICATE-----", .0.display())]
+    #[error("no certificate in {}: expected -----BEGIN CERTIFICATE-----", .0.display())]
     NoCertificate(PathBuf),
-    /// It is PEM that breaks off, or whose text is none.
-    #[error("{} is damaged: what stands between BEGIN and END is no certificate or key", .0.display())]
+    #[error("{} is damaged: invalid PEM between BEGIN and END", .0.display())]
     Damaged(PathBuf),
-    /// None of its certificates could be a root.
-    #[error("no certificate in {} is one that could vouch for others", .0.display())]
+    #[error("no certificate in {} can be used as a root", .0.display())]
     Unusable(PathBuf),
 }
 
-/// The largest file that is read: many times what systems have as their roots.
+/// Many times the size of a system's roots.
 const PEM_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// What reading to the end wants to be left of a buffer, or else makes a larger one.
+/// Spare capacity, or reading to the end would grow the buffer.
 const ROOM_TO_SEE_THE_END: usize = 64;
 
 fn contents(path: &Path) -> Result<Zeroizing<Vec<u8>>, InvalidPem> {
@@ -74,14 +61,13 @@ fn contents(path: &Path) -> Result<Zeroizing<Vec<u8>>, InvalidPem> {
     let file = File::open(path).map_err(unreadable)?;
     let stated = file.metadata().map_err(unreadable)?.len();
     let bound = PEM_BYTES_MAX as u64 + 1;
-    // Large enough from the start: a buffer that grows leaves copies of a key behind that nobody wipes.
+    // Of fixed size: a growing buffer leaves copies of a key that are not wiped.
     let room = usize::try_from(stated.min(bound)).expect("a few MiB") + ROOM_TO_SEE_THE_END;
     let mut bytes = Zeroizing::new(Vec::with_capacity(room));
     file.take(bound).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() > PEM_BYTES_MAX { Err(InvalidPem::TooLarge(path.to_owned())) } else { Ok(bytes) }
 }
 
-/// The certificates of a file in their order; at least one.
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, InvalidPem> {
     let bytes = contents(path)?;
     let certificates: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(&bytes).collect();
@@ -92,11 +78,11 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, InvalidPem>
     }
 }
 
-/// How TLS is spoken to others by HTTP/1.1. Reading the system's certificates takes some milliseconds.
+/// For HTTP/1.1. Reading the system's certificates takes some milliseconds.
 #[must_use]
 pub fn client_config(roots: &Roots) -> Arc<ClientConfig> {
     let mut store = RootCertStore::empty();
-    // A root that does not parse is one root less: what it would have vouched for fails by name.
+    // A root that does not parse is skipped: what it signed fails by name.
     match roots {
         Roots::System => store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs),
         Roots::Only(certificates) => store.add_parsable_certificates(certificates.iter().cloned()),
@@ -111,7 +97,7 @@ pub fn client_config(roots: &Roots) -> Arc<ClientConfig> {
     Arc::new(config)
 }
 
-/// What went wrong, as the end of a sentence about the other side.
+/// Completes a sentence about the other side.
 #[must_use]
 pub fn why(error: &rustls::Error) -> String {
     match error {
@@ -133,7 +119,7 @@ fn of_certificate(error: &CertificateError) -> String {
             format!("its certificate is not valid before {}", shown(*not_before))
         }
         CertificateError::UnknownIssuer => {
-            "its certificate is signed by nobody who is trusted here".to_owned()
+            "its certificate is not signed by a trusted authority".to_owned()
         }
         CertificateError::NotValidForName => "its certificate is for another name".to_owned(),
         CertificateError::NotValidForNameContext { expected, presented } => {
@@ -142,7 +128,7 @@ fn of_certificate(error: &CertificateError) -> String {
         }
         CertificateError::Revoked => "its certificate has been revoked".to_owned(),
         CertificateError::BadSignature => {
-            "its certificate is not signed by the one whose name it carries, who is trusted here".to_owned()
+            "its certificate has an invalid signature of a trusted authority".to_owned()
         }
         CertificateError::BadEncoding => "its certificate is damaged".to_owned(),
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
@@ -157,13 +143,12 @@ fn of_certificate(error: &CertificateError) -> String {
     }
 }
 
-/// Whether a server has shown what vouches for others, which the checker of certificates tells by a type of
-/// its own: what it is called is all that comes through.
+/// The verifier reports a CA certificate of a server by a private type, of which only the name is visible.
 fn is_of_an_authority(error: &CertificateError) -> bool {
     matches!(error, CertificateError::Other(other) if other.0.to_string() == "CaUsedAsEndEntity")
 }
 
-/// A name without the kind of name that stands around it, as in `DnsName("example.com")`.
+/// Strips the kind of name, as in `DnsName("example.com")`.
 fn plain(name: &str) -> &str {
     let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(name);
     inner.trim_matches('"')
@@ -236,12 +221,12 @@ mod tests {
             ("with more", Some(format!("{key}{certificate}")), Ok(1)),
             ("some junk", Some(format!("{junk}{certificate}")),       Ok(2)),
             ("missing",   None,                                       says("missing", "could not read FILE: No such file or directory (os error 2)")),
-            ("empty",     Some(String::new()),                        says("empty", "there is no certificate in FILE: it should begin with -----BEGIN CERTIFICATE-----")),
-            ("a key",     Some(key.clone()),                  says("a key", "there is no certificate in FILE: it should begin with -----BEGIN CERTIFICATE-----")),
-            ("cut off",   Some(half.to_owned()),                      says("cut off", "FILE is damaged: what stands between BEGIN and END is no certificate or key")),
-            ("no base64", Some(junk.replace("YWJj", "*")),            says("no base64", "FILE is damaged: what stands between BEGIN and END is no certificate or key")),
-            ("all junk",  Some(junk.to_owned()),                      says("all junk", "no certificate in FILE is one that could vouch for others")),
-            ("huge",      Some(huge),                                 says("huge", "FILE is larger than 8 MiB, which is no list of certificates")),
+            ("empty",     Some(String::new()),                        says("empty", "no certificate in FILE: expected -----BEGIN CERTIFICATE-----")),
+            ("a key",     Some(key.clone()),                  says("a key", "no certificate in FILE: expected -----BEGIN CERTIFICATE-----")),
+            ("cut off",   Some(half.to_owned()),                      says("cut off", "FILE is damaged: invalid PEM between BEGIN and END")),
+            ("no base64", Some(junk.replace("YWJj", "*")),            says("no base64", "FILE is damaged: invalid PEM between BEGIN and END")),
+            ("all junk",  Some(junk.to_owned()),                      says("all junk", "no certificate in FILE can be used as a root")),
+            ("huge",      Some(huge),                                 says("huge", "FILE is larger than 8 MiB")),
         ];
         for (name, text, expected) in cases {
             if let Some(text) = text {

@@ -20,10 +20,10 @@ use redrive::Book;
 use redrive_core::book;
 use redrive_core::book::connectors::built_in;
 use redrive_core::ids::{Attempt, DeliveryId, Seed};
-use redrive_core::policy::answer::{Answer, What};
+use redrive_core::policy::answer::{AnswerKind, TargetAnswer};
 use redrive_core::policy::category::Category;
 use redrive_core::policy::classify::classify;
-use redrive_core::policy::decide::{Ended, History, Moment, decide};
+use redrive_core::policy::decide::{AttemptResult, History, Moment, decide};
 use redrive_core::time::Timestamp;
 
 use self::stage::{Kind, Stage};
@@ -180,11 +180,15 @@ fn decide_retries(rounds: u64) {
                 classify: [{ status: 404, as: transient, because: late }]\n    events: [a.b]\n";
     let book = book::read(text, built_in()).book.expect("a sound book");
     let rule = book.rule("s", None, "a.b").expect("the book has the row");
-    let unavailable =
-        Answer { what: What::Http { status: 503, headers: &(), body: "" }, message: "", retry_after: None };
+    let unavailable = TargetAnswer {
+        what: AnswerKind::Http { status: 503, headers: &(), body: "" },
+        message: "",
+        retry_after: None,
+    };
     let (now, history) = (Timestamp::from_millis(1_700_000_000_000), History::new());
     for round in 0..rounds {
-        let ended = Ended::Outcome(classify(black_box(&unavailable), &rule.classify, Category::Transient));
+        let ended =
+            AttemptResult::Outcome(classify(black_box(&unavailable), &rule.classify, Category::Transient));
         let moment =
             Moment { now, seed: Seed(7), delivery: DeliveryId(round.into()), attempt: Attempt::FIRST };
         black_box(decide(rule, &history, &ended, &moment));

@@ -4,16 +4,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use redrive_core::book::model::Order;
+use redrive_core::book::model::DeliveryOrder;
 use redrive_core::engine::QueueName;
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{EventId, EventSource, EventType};
-use redrive_core::event::copies::Copies;
+use redrive_core::event::copy_rule::CopyRule;
 use redrive_core::ids::ServiceName;
 use redrive_core::time::Timestamp;
 use redrive_node::store::sqlite::{Options, Sqlite};
 use redrive_node::store::{
-    Addressee, Batch, Store, StoreError, Submission, Submitted, WaitingBound, WhenFull,
+    Addressee, OverflowPolicy, Store, StoreError, Submission, SubmittedEvent, WaitingBound, WriteBatch,
 };
 use rusqlite::ffi;
 
@@ -29,7 +29,7 @@ fn limit_memory(beyond: Option<i64>) {
     }
 }
 
-fn batch(id: &str, bytes: usize) -> Batch {
+fn batch(id: &str, bytes: usize) -> WriteBatch {
     let event = Event {
         id: EventId::new(id).expect("an id"),
         source: EventSource::new("/tests").expect("a source"),
@@ -47,19 +47,19 @@ fn batch(id: &str, bytes: usize) -> Batch {
     let addressee = Addressee {
         queue: Arc::new(QueueName { service, channel: None }),
         subscription: "orders: order.*".into(),
-        copies: Copies::default(),
-        order: Order::None,
+        copies: CopyRule::default(),
+        order: DeliveryOrder::None,
         letter_name: "_tests.deadletter".into(),
         consumer_group: "tests".into(),
         bound: WaitingBound {
             deliveries_max: u64::MAX,
             bytes_max: u64::MAX,
             per_session_max: u64::MAX,
-            when_full: WhenFull::Refuse,
+            when_full: OverflowPolicy::Refuse,
         },
     };
-    let submitted = Submitted { event: Arc::new(event), routes: vec![addressee] };
-    Batch { submissions: vec![Submission { events: vec![submitted] }], ..Batch::default() }
+    let submitted = SubmittedEvent { event: Arc::new(event), routes: vec![addressee] };
+    WriteBatch { submissions: vec![Submission { events: vec![submitted] }], ..WriteBatch::default() }
 }
 
 #[test]

@@ -36,7 +36,7 @@ use self::file_thread::{Durability, FileTask, FileThread, TaskFailed};
 use self::leases::LeaseSpan;
 pub use self::schema::OpenError;
 use redrive_core::ids::DependencyName;
-use redrive_core::policy::breaker::Record;
+use redrive_core::policy::breaker::BreakerRecord;
 
 use crate::BoxFuture;
 use crate::clock::wall_clock;
@@ -85,7 +85,10 @@ impl File {
 }
 
 impl SharedState for File {
-    fn load<'a>(&'a self, dependency: &'a DependencyName) -> BoxFuture<'a, Result<Option<Record>, Away>> {
+    fn load<'a>(
+        &'a self,
+        dependency: &'a DependencyName,
+    ) -> BoxFuture<'a, Result<Option<BreakerRecord>, Away>> {
         let dependency = dependency.clone();
         let task = FileTask::reading(move |connection, _now| breakers::load(connection, &dependency));
         Box::pin(self.ask_shared(task))
@@ -93,8 +96,8 @@ impl SharedState for File {
 
     fn swap<'a>(
         &'a self,
-        expected: Option<&'a Record>,
-        record: &'a Record,
+        expected: Option<&'a BreakerRecord>,
+        record: &'a BreakerRecord,
     ) -> BoxFuture<'a, Result<Swap, Away>> {
         let (expected, record) = (expected.cloned(), record.clone());
         let task = FileTask::writing(Durability::Process, move |connection, _now| {

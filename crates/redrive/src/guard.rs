@@ -56,8 +56,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::policy::answer::Answer;
-pub use redrive_core::policy::breaker::State as BreakerState;
+use redrive_core::policy::answer::TargetAnswer;
+pub use redrive_core::policy::breaker::BreakerState;
 use redrive_core::policy::rule::Rule;
 
 pub use self::attempt::{Attempt, CallKey};
@@ -72,7 +72,7 @@ use crate::shared::SharedState;
 /// message.
 pub trait Classify {
     /// What was seen.
-    fn answer(&self) -> Answer<'_>;
+    fn answer(&self) -> TargetAnswer<'_>;
 }
 
 /// Guards the calls to one dependency. Clones are cheap and share its state.
@@ -175,7 +175,7 @@ impl Guard {
     /// `unknown`.
     pub async fn call_judged<T, E, J, F, Fut>(&self, judge: J, work: F) -> Result<T, CallError<E>>
     where
-        J: for<'a> Fn(&'a Result<T, E>) -> Option<Answer<'a>>,
+        J: for<'a> Fn(&'a Result<T, E>) -> Option<TargetAnswer<'a>>,
         F: FnMut(Attempt) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
@@ -196,6 +196,6 @@ impl Guard {
     }
 }
 
-fn by_its_error<T, E: Classify>(result: &Result<T, E>) -> Option<Answer<'_>> {
+fn by_its_error<T, E: Classify>(result: &Result<T, E>) -> Option<TargetAnswer<'_>> {
     result.as_ref().err().map(Classify::answer)
 }

@@ -25,7 +25,7 @@ mod tests;
 use std::error::Error;
 use std::io::{self, ErrorKind};
 
-use redrive_core::policy::answer::{Answer, CallPart, TransportError, What};
+use redrive_core::policy::answer::{AnswerKind, CallPart, TargetAnswer, TransportError};
 use redrive_core::policy::category::codes;
 
 #[cfg(any(feature = "reqwest", feature = "hyper"))]
@@ -33,12 +33,12 @@ pub use self::error::HttpError;
 use crate::guard::Classify;
 
 impl Classify for io::Error {
-    fn answer(&self) -> Answer<'_> {
+    fn answer(&self) -> TargetAnswer<'_> {
         let (what, message) = match transport(self) {
-            Some(error) => (What::Transport(error), in_words(error)),
-            None => (What::Reported { code: codes::UNKNOWN_ERROR }, "an input or output error"),
+            Some(error) => (AnswerKind::Transport(error), in_words(error)),
+            None => (AnswerKind::Reported { code: codes::UNKNOWN_ERROR }, "an input or output error"),
         };
-        Answer { what, message, retry_after: None }
+        TargetAnswer { what, message, retry_after: None }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Circuit breakers shared by several processes, so that each learns from the others' failures.
 //!
-//! A shared state keeps one [`Record`] per dependency and writes it by compare-and-set; [`MemorySharedState`] serves several books
+//! A shared state keeps one [`BreakerRecord`] per dependency and writes it by compare-and-set; [`MemorySharedState`] serves several books
 //! of one process. Pass one to `shared` of a [`crate::Book`] or [`crate::Guard`]. Breakers synchronise after each change
 //! of their own, before the first call that probes an open one, and every second.
 //!
@@ -31,21 +31,24 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use redrive_core::ids::DependencyName;
-pub use redrive_core::policy::breaker::Record;
+pub use redrive_core::policy::breaker::BreakerRecord;
 
 use crate::BoxFuture;
 
 /// Storage for the breaker records of several processes.
 pub trait SharedState: Send + Sync {
     /// The record of a dependency.
-    fn load<'a>(&'a self, dependency: &'a DependencyName) -> BoxFuture<'a, Result<Option<Record>, Away>>;
+    fn load<'a>(
+        &'a self,
+        dependency: &'a DependencyName,
+    ) -> BoxFuture<'a, Result<Option<BreakerRecord>, Away>>;
 
     /// Writes `record` if the stored one still has the generation and state of `expected`, or is still
     /// missing if `expected` is `None`.
     fn swap<'a>(
         &'a self,
-        expected: Option<&'a Record>,
-        record: &'a Record,
+        expected: Option<&'a BreakerRecord>,
+        record: &'a BreakerRecord,
     ) -> BoxFuture<'a, Result<Swap, Away>>;
 }
 
@@ -79,15 +82,15 @@ impl Away {
 
 /// Whether two records describe the same state, as compared by compare-and-set.
 #[must_use]
-pub fn is_same(stored: Option<&Record>, expected: Option<&Record>) -> bool {
-    let key = |record: &Record| (record.generation, record.state, record.opened_at);
+pub fn is_same(stored: Option<&BreakerRecord>, expected: Option<&BreakerRecord>) -> bool {
+    let key = |record: &BreakerRecord| (record.generation, record.state, record.opened_at);
     stored.map(key) == expected.map(key)
 }
 
 /// Shared state in the memory of one process.
 #[derive(Default)]
 pub struct MemorySharedState {
-    records: Mutex<BTreeMap<DependencyName, Record>>,
+    records: Mutex<BTreeMap<DependencyName, BreakerRecord>>,
 }
 
 impl MemorySharedState {
@@ -105,15 +108,18 @@ impl fmt::Debug for MemorySharedState {
 }
 
 impl SharedState for MemorySharedState {
-    fn load<'a>(&'a self, dependency: &'a DependencyName) -> BoxFuture<'a, Result<Option<Record>, Away>> {
+    fn load<'a>(
+        &'a self,
+        dependency: &'a DependencyName,
+    ) -> BoxFuture<'a, Result<Option<BreakerRecord>, Away>> {
         let found = self.records.lock().unwrap_or_else(PoisonError::into_inner).get(dependency).cloned();
         Box::pin(std::future::ready(Ok(found)))
     }
 
     fn swap<'a>(
         &'a self,
-        expected: Option<&'a Record>,
-        record: &'a Record,
+        expected: Option<&'a BreakerRecord>,
+        record: &'a BreakerRecord,
     ) -> BoxFuture<'a, Result<Swap, Away>> {
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         let swap = if is_same(records.get(&record.service_name), expected) {

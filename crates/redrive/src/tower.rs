@@ -39,7 +39,7 @@ mod tests;
 use std::error::Error;
 use std::fmt;
 
-use redrive_core::policy::answer::{Answer, Reply};
+use redrive_core::policy::answer::{TargetAnswer, TargetReply};
 use tower_layer::Layer;
 
 pub use self::service::GuardService;
@@ -93,19 +93,19 @@ impl<J, P> fmt::Debug for GuardLayer<J, P> {
 /// Judges a result in the terms of rule books. Implemented by functions from a result to what was seen.
 pub trait Judge<Res, E> {
     /// What was seen of a result; `None` for success or where the error says it itself.
-    fn look(&self, result: &Result<Res, E>) -> Option<Reply>;
+    fn look(&self, result: &Result<Res, E>) -> Option<TargetReply>;
 
     /// What an error says itself, if anything.
-    fn of_error<'a>(&self, _error: &'a E) -> Option<Answer<'a>> {
+    fn of_error<'a>(&self, _error: &'a E) -> Option<TargetAnswer<'a>> {
         None
     }
 }
 
 impl<Res, E, F> Judge<Res, E> for F
 where
-    F: Fn(&Result<Res, E>) -> Option<Reply>,
+    F: Fn(&Result<Res, E>) -> Option<TargetReply>,
 {
-    fn look(&self, result: &Result<Res, E>) -> Option<Reply> {
+    fn look(&self, result: &Result<Res, E>) -> Option<TargetReply> {
         self(result)
     }
 }
@@ -115,11 +115,11 @@ where
 pub struct ByError;
 
 impl<Res, E: Classify> Judge<Res, E> for ByError {
-    fn look(&self, _result: &Result<Res, E>) -> Option<Reply> {
+    fn look(&self, _result: &Result<Res, E>) -> Option<TargetReply> {
         None
     }
 
-    fn of_error<'a>(&self, error: &'a E) -> Option<Answer<'a>> {
+    fn of_error<'a>(&self, error: &'a E) -> Option<TargetAnswer<'a>> {
         Some(error.answer())
     }
 }
@@ -157,13 +157,13 @@ impl<Req> RequestPolicy<Req> for SendOnce {
 pub struct FailedResult<Res, E> {
     /// The result.
     pub result: Result<Res, E>,
-    seen: Option<Box<Reply>>,
+    seen: Option<Box<TargetReply>>,
 }
 
 impl<Res, E> FailedResult<Res, E> {
     /// What was seen, if the judge said it.
     #[must_use]
-    pub fn seen(&self) -> Option<&Reply> {
+    pub fn seen(&self) -> Option<&TargetReply> {
         self.seen.as_deref()
     }
 }

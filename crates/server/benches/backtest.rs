@@ -14,23 +14,26 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use redrive_core::book::connectors::built_in;
-use redrive_core::book::model::Order;
+use redrive_core::book::model::DeliveryOrder;
 use redrive_core::book::{self, RuleBook};
-use redrive_core::engine::story::{Facts, Story};
-use redrive_core::engine::{Death, Followers, Next, QueueName, Settlement, Waiting};
+use redrive_core::engine::attempt_record::{AttemptFacts, AttemptRecord};
+use redrive_core::engine::{
+    DeadLetterInfo, NextState, PendingDelivery, QueueName, SessionFollowers, Settlement,
+};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{ContentType, EventId, EventSource, EventType};
 use redrive_core::ids::{Attempt, Seed, ServiceName};
 use redrive_core::letters::envelope::Tier;
 use redrive_core::letters::fingerprint::Fingerprint;
-use redrive_core::policy::answer::{HeaderPairs, Reply, Seen};
-use redrive_core::policy::category::Code;
+use redrive_core::policy::answer::{HeaderPairs, ReplyKind, TargetReply};
+use redrive_core::policy::category::FailureCode;
 use redrive_core::policy::classify::{Failure, Outcome, classify};
-use redrive_core::policy::decide::{Ended, History, Moment, Verdict, decide};
+use redrive_core::policy::decide::{AttemptResult, History, Moment, Verdict, decide};
 use redrive_core::time::Timestamp;
 use redrive_node::store::sqlite::{Options, Sqlite};
 use redrive_node::store::{
-    Addressee, Batch, Filter, Note, Store, Submission, Submitted, WaitingBound, WhenFull, Written,
+    Addressee, BatchResult, DeliveryFilter, OverflowPolicy, StateChange, Store, Submission, SubmittedEvent,
+    WaitingBound, WriteBatch,
 };
 
 /// Deliveries of the stores, and of those of `--full`.
@@ -97,9 +100,9 @@ fn tell(deliveries: u64, name: &str, cost: &Cost, scanned: &Cost) {
 fn scan(data: &Path, deliveries: u64) -> Cost {
     let reader = Sqlite::open_reader(data).expect("it opens");
     let (started, before, mut read) = (Instant::now(), cpu_of("self"), 0);
-    let mut filter = Filter { rows_max: PAGE, ..Filter::default() };
+    let mut filter = DeliveryFilter { rows_max: PAGE, ..DeliveryFilter::default() };
     loop {
-        let listed = reader.told(&filter).expect("it is read");
+        let listed = reader.deliveries_with_attempts(&filter).expect("it is read");
         read += listed.deliveries.len() as u64;
         filter.before = listed.next;
         if listed.next.is_none() {
@@ -171,17 +174,17 @@ fn fill(data: &Path, deliveries: u64) {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
     let first_at = Timestamp::EPOCH + now - DAYS;
     store.recover(first_at).expect("it recovers");
-    let note = Note::Book { hash: book.hash(), text: text.as_str().into() };
-    let mut batch = Batch { notes: vec![note], ..Batch::default() };
+    let note = StateChange::Book { hash: book.hash(), text: text.as_str().into() };
+    let mut batch = WriteBatch { changes: vec![note], ..WriteBatch::default() };
     let (addressee, mut sent) = (addressee(), 0);
     while sent < deliveries || !batch.settlements.is_empty() {
         let more = EVENTS_PER_BATCH.min(deliveries - sent);
         batch.submissions = (sent..sent + more).map(|number| submission(number, &addressee)).collect();
         sent += more;
         let at = first_at + DAYS.mul_f64(sent as f64 / deliveries as f64) - Duration::from_secs(1);
-        let Written { waiting, .. } = store.write(&batch, at).expect("it is written");
+        let BatchResult { waiting, .. } = store.write(&batch, at).expect("it is written");
         let lives = waiting.iter().flat_map(|waiting| life(waiting, &book));
-        batch = Batch { settlements: lives.map(Arc::new).collect(), ..Batch::default() };
+        batch = WriteBatch { settlements: lives.map(Arc::new).collect(), ..WriteBatch::default() };
     }
     Box::new(store).close(Timestamp::EPOCH + now).expect("it closes");
 }
@@ -191,15 +194,15 @@ fn addressee() -> Addressee {
     Addressee {
         queue: Arc::new(QueueName { service, channel: None }),
         subscription: "shop/orders.*".into(),
-        copies: redrive_core::event::copies::Copies::default(),
-        order: Order::None,
+        copies: redrive_core::event::copy_rule::CopyRule::default(),
+        order: DeliveryOrder::None,
         letter_name: "_shop.deadletter".into(),
         consumer_group: "shop".into(),
         bound: WaitingBound {
             deliveries_max: u64::MAX,
             bytes_max: u64::MAX,
             per_session_max: u64::MAX,
-            when_full: WhenFull::Refuse,
+            when_full: OverflowPolicy::Refuse,
         },
     }
 }
@@ -218,11 +221,11 @@ fn submission(number: u64, addressee: &Addressee) -> Submission {
         extensions: BTreeMap::new(),
         data: vec![b'7'; EVENT_BYTES].into(),
     };
-    Submission { events: vec![Submitted { event: Arc::new(event), routes: vec![addressee.clone()] }] }
+    Submission { events: vec![SubmittedEvent { event: Arc::new(event), routes: vec![addressee.clone()] }] }
 }
 
 /// Everything that happens to a delivery until it ends, by the rules that the engine decides by.
-fn life(waiting: &Waiting, book: &RuleBook) -> Vec<Settlement> {
+fn life(waiting: &PendingDelivery, book: &RuleBook) -> Vec<Settlement> {
     let rule = book.rule("shop", None, "orders.placed").expect("it is wanted");
     let (mut history, mut attempt, mut settlements) = (History::new(), Attempt::FIRST, Vec::new());
     // Deliveries of a batch are accepted at once; here they start one after the other.
@@ -233,8 +236,8 @@ fn life(waiting: &Waiting, book: &RuleBook) -> Vec<Settlement> {
         let reply = answer(started_at);
         let outcome = classify(&reply.as_answer(), &rule.classify, rule.timeouts.category);
         let moment = Moment { now, seed: SEED, delivery: waiting.id, attempt };
-        let decision = decide(rule, &history, &Ended::Outcome(outcome.clone()), &moment);
-        let facts = Facts {
+        let decision = decide(rule, &history, &AttemptResult::Outcome(outcome.clone()), &moment);
+        let facts = AttemptFacts {
             attempt,
             started_at,
             ended_at: now,
@@ -245,13 +248,13 @@ fn life(waiting: &Waiting, book: &RuleBook) -> Vec<Settlement> {
             response: "",
             held: history.held(now),
         };
-        let story = Some(Box::new(Story::of(&facts, &decision)));
+        let story = Some(Box::new(AttemptRecord::of(&facts, &decision)));
         history = history.after(&decision, now);
         let (next, again_at) = match (decision.verdict, outcome) {
-            (Verdict::Deliver, _) => (Next::Delivered, None),
-            (Verdict::Retry { due_at }, _) => (Next::Due { at: due_at }, Some(due_at)),
+            (Verdict::Deliver, _) => (NextState::Delivered, None),
+            (Verdict::Retry { due_at }, _) => (NextState::Due { at: due_at }, Some(due_at)),
             (Verdict::DeadLetter { tier, .. }, Outcome::Failed(failure)) => {
-                (Next::Dead(Box::new(death(failure, tier))), None)
+                (NextState::Dead(Box::new(death(failure, tier))), None)
             }
             (verdict, _) => unreachable!("this book knows no {verdict:?}"),
         };
@@ -262,7 +265,7 @@ fn life(waiting: &Waiting, book: &RuleBook) -> Vec<Settlement> {
             next,
             history: history.clone(),
             book: book.hash(),
-            story,
+            record: story,
             pause: None,
             stop: None,
             emits: Vec::new(),
@@ -274,25 +277,25 @@ fn life(waiting: &Waiting, book: &RuleBook) -> Vec<Settlement> {
     }
 }
 
-fn death(failure: Failure, tier: Tier) -> Death {
-    Death {
+fn death(failure: Failure, tier: Tier) -> DeadLetterInfo {
+    DeadLetterInfo {
         category: failure.category,
-        code: Code::of("MAX_RETRIES_EXCEEDED"),
+        code: FailureCode::of("MAX_RETRIES_EXCEEDED"),
         failure_code: failure.code,
         tier,
         message: failure.message,
         fingerprint: Fingerprint(1),
         name: "_shop.deadletter".to_owned(),
         consumer_group: "shop".to_owned(),
-        followers: Followers::GoOn,
+        followers: SessionFollowers::Continue,
     }
 }
 
 /// What the target says: once an hour it is down for a while.
-fn answer(at: Timestamp) -> Reply {
+fn answer(at: Timestamp) -> TargetReply {
     let hour = Duration::from_hours(1).as_nanos();
     let is_down = u128::from(at.as_nanos()) % hour < DOWN.as_nanos();
     let status = if is_down { 503 } else { 200 };
-    let seen = Seen::Http { status, headers: HeaderPairs::default(), body: String::new() };
-    Reply { seen, message: format!("answered {status}"), retry_after: None }
+    let seen = ReplyKind::Http { status, headers: HeaderPairs::default(), body: String::new() };
+    TargetReply { seen, message: format!("answered {status}"), retry_after: None }
 }

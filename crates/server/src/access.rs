@@ -30,14 +30,14 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use redrive::stale::Ailing;
+use redrive::stale::UnavailableValue;
 use redrive_core::access::{Permission, Role};
 use redrive_core::book::RuleBook;
 use redrive_core::text::Rate;
 use redrive_core::time::Timestamp;
-use redrive_node::runtime::Switch;
+use redrive_node::runtime::BookSwitch;
 use redrive_node::secret::Secrets;
-use redrive_node::store::door::KeyRecord;
+use redrive_node::store::access_store::KeyRecord;
 use redrive_node::target::http::Pool;
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -128,7 +128,7 @@ impl AccessControl {
     }
 
     /// Builds what another rule book asks of callers.
-    pub(crate) fn prepare(&self, book: &RuleBook) -> Result<Switch, String> {
+    pub(crate) fn prepare(&self, book: &RuleBook) -> Result<BookSwitch, String> {
         let (inner, tokens) = (Arc::clone(&self.0), self.0.bearers.prepare(book)?);
         let rate = book.sections().access.rate.map(Arc::new);
         Ok(Box::new(move || {
@@ -181,7 +181,7 @@ impl AccessControl {
     }
 
     /// The issuer of tokens, if its keys cannot be fetched.
-    pub(crate) async fn unavailable_issuer(&self) -> Option<(String, Ailing)> {
+    pub(crate) async fn unavailable_issuer(&self) -> Option<(String, UnavailableValue)> {
         self.0.bearers.ailing().await
     }
 

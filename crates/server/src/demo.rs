@@ -127,7 +127,7 @@ impl Demo {
 #[cfg(test)]
 mod tests {
     use redrive_core::book::connectors::built_in;
-    use redrive_core::book::problem::Severity;
+    use redrive_core::book::problem::ProblemSeverity;
     use redrive_lab::lint;
 
     use super::*;
@@ -138,7 +138,8 @@ mod tests {
         let book = demo.book();
         assert!(!book.contains("{payments}"), "every address is filled in");
         let problems = lint::check(book.as_bytes(), built_in()).problems;
-        let grave: Vec<_> = problems.iter().filter(|problem| problem.severity != Severity::Info).collect();
+        let grave: Vec<_> =
+            problems.iter().filter(|problem| problem.severity != ProblemSeverity::Info).collect();
         assert!(grave.is_empty(), "{grave:?}");
     }
 }

@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use redrive_core::access::{Role, Scope, UnfitScope};
+use redrive_core::access::{AccessScope, InvalidScope, Role};
 use redrive_core::text::Rate;
 use redrive_core::time::Timestamp;
-use redrive_node::store::door::KeyRecord;
+use redrive_node::store::access_store::KeyRecord;
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom as _, SystemRandom};
 
@@ -69,7 +69,7 @@ pub(crate) struct KeySpec {
     /// What its owner may do.
     pub(crate) role: Role,
     /// On what.
-    pub(crate) scope: Scope,
+    pub(crate) scope: AccessScope,
     /// How many requests its owner may make, if it is not what the book says.
     pub(crate) rate: Option<Rate>,
     /// How long it is good; for ever if nobody says.
@@ -86,7 +86,7 @@ pub(crate) enum KeyCreationError {
     #[error("{0:?} names no source or service")]
     ScopeName(String),
     #[error(transparent)]
-    Unfit(#[from] UnfitScope),
+    Unfit(#[from] InvalidScope),
     #[error("a key must live for longer than no time")]
     Dead,
     #[error("the system gave no random number")]
@@ -167,7 +167,7 @@ fn check(wish: &KeySpec) -> Result<(), KeyCreationError> {
     if name.trim().is_empty() || name.len() > NAME_BYTES_MAX || !is_plain(name) {
         return Err(KeyCreationError::Name);
     }
-    let Scope { sources, services } = scope;
+    let AccessScope { sources, services } = scope;
     if sources.len() > SCOPE_NAMES_MAX || services.len() > SCOPE_NAMES_MAX {
         return Err(KeyCreationError::TooManyNames);
     }
@@ -213,7 +213,7 @@ mod tests {
         KeySpec {
             name: "deploy".to_owned(),
             role: Role::Operator,
-            scope: Scope::default(),
+            scope: AccessScope::default(),
             rate: None,
             lives: None,
         }
@@ -241,7 +241,8 @@ mod tests {
     #[test]
     fn the_end_of_the_last_admin_is_told() {
         let key = |role, lives| {
-            let wish = KeySpec { name: "k".to_owned(), role, scope: Scope::default(), rate: None, lives };
+            let wish =
+                KeySpec { name: "k".to_owned(), role, scope: AccessScope::default(), rate: None, lives };
             make(wish, |_| false, Timestamp::EPOCH).expect("a key").record
         };
         let now = Timestamp::EPOCH + Duration::from_secs(10);
@@ -318,9 +319,9 @@ mod tests {
 
     #[test]
     fn a_key_that_would_not_hold_what_it_says_is_not_made() {
-        let services = |names: &[&str]| Scope {
+        let services = |names: &[&str]| AccessScope {
             services: names.iter().map(|name| (*name).to_owned()).collect(),
-            ..Scope::default()
+            ..AccessScope::default()
         };
         #[rustfmt::skip]
         let cases = [
@@ -329,7 +330,7 @@ mod tests {
             ("a long name",         KeySpec { name: "a".repeat(101), ..wish() },                             KeyCreationError::Name),
             ("a nameless service",  KeySpec { scope: services(&[""]), ..wish() },                            KeyCreationError::ScopeName(String::new())),
             ("a crowd",             KeySpec { scope: services(&["a"; 101]), ..wish() },                      KeyCreationError::TooManyNames),
-            ("an admin in bounds",  KeySpec { scope: services(&["a"]), role: Role::Admin, ..wish() },        UnfitScope::Admin.into()),
+            ("an admin in bounds",  KeySpec { scope: services(&["a"]), role: Role::Admin, ..wish() },        InvalidScope::Admin.into()),
             ("stillborn",           KeySpec { lives: Some(Duration::ZERO), ..wish() },                       KeyCreationError::Dead),
         ];
         for (name, wish, expected) in cases {
@@ -339,7 +340,7 @@ mod tests {
 
     #[test]
     fn the_record_says_what_a_key_may_do() {
-        let scope = Scope { sources: vec!["/shop".to_owned()], services: vec!["billing".to_owned()] };
+        let scope = AccessScope { sources: vec!["/shop".to_owned()], services: vec!["billing".to_owned()] };
         let record = make(KeySpec { scope, ..wish() }, |_| false, now()).expect("a key").record;
         let id = &record.id;
         assert_eq!(owner(&record), format!("key {id} (deploy)"));

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::Args;
 use redrive::clock::wall_clock;
 use redrive_core::book::connectors::schedule::Missed;
-use redrive_core::schedule::Mark;
-use redrive_core::schedule::plan::{Act, Plan, plans};
+use redrive_core::schedule::ClockChange;
+use redrive_core::schedule::plan::{ScheduledAction, ScheduledJob, plans};
 use redrive_core::text::show_duration;
 use redrive_core::time::Timestamp;
 use serde_json::{Value, json};
@@ -52,15 +52,15 @@ pub(crate) fn run(args: &SchedulesArgs) -> anyhow::Result<()> {
     print_as(args.format, &shown, || page(&plans, from, args.count))
 }
 
-fn shown(plan: &Plan, from: Timestamp, count: u16) -> Value {
+fn shown(plan: &ScheduledJob, from: Timestamp, count: u16) -> Value {
     let fires = plan.schedule.fires_after(from).take(count.into()).map(|fire| {
         let local = plan.schedule.local(fire);
-        let mark = local.mark.map(Mark::as_str);
+        let mark = local.mark.map(ClockChange::as_str);
         json!({ "at": fire, "local": local.local, "offset": local.offset, "mark": mark })
     });
     let emission = match &plan.act {
-        Act::Emit(emission) => Some(emission),
-        Act::BringBack => None,
+        ScheduledAction::Emit(emission) => Some(emission),
+        ScheduledAction::BringBack => None,
     };
     json!({
         "name": emission.map(|emission| emission.name.as_str()),
@@ -72,7 +72,7 @@ fn shown(plan: &Plan, from: Timestamp, count: u16) -> Value {
 }
 
 /// The whole page.
-pub(crate) fn page(plans: &[Plan], from: Timestamp, count: u16) -> String {
+pub(crate) fn page(plans: &[ScheduledJob], from: Timestamp, count: u16) -> String {
     if plans.is_empty() {
         return "the rule book has no schedules\n".to_owned();
     }
@@ -87,11 +87,11 @@ pub(crate) fn page(plans: &[Plan], from: Timestamp, count: u16) -> String {
     out
 }
 
-fn title(plan: &Plan) -> String {
+fn title(plan: &ScheduledJob) -> String {
     let when = format!("{} in {}", plan.schedule.cron(), plan.schedule.zone());
     let within = show_duration(plan.catch_up.within);
     match &plan.act {
-        Act::Emit(emission) => {
+        ScheduledAction::Emit(emission) => {
             let missed = match plan.catch_up.missed {
                 Missed::One => format!("of missed fires the latest is caught up, within {within}"),
                 Missed::None => "missed fires are lost".to_owned(),
@@ -100,13 +100,13 @@ fn title(plan: &Plan) -> String {
             let what = format!("emits {} at {when}; {missed}", emission.event_type.as_str());
             format!("{}  {}", style::bold(&emission.name), style::dim(what))
         }
-        Act::BringBack => {
+        ScheduledAction::BringBack => {
             format!("{}  {}", style::bold("dead letters"), style::dim(format!("come back at {when}")))
         }
     }
 }
 
-fn fires(plan: &Plan, from: Timestamp, count: u16) -> Table {
+fn fires(plan: &ScheduledJob, from: Timestamp, count: u16) -> Table {
     let mut table = Table::new(&[CellAlign::Left, CellAlign::Left, CellAlign::Left, CellAlign::Left]);
     for fire in plan.schedule.fires_after(from).take(count.into()) {
         let local = plan.schedule.local(fire);

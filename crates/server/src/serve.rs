@@ -13,20 +13,20 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use redrive::process::Supervisor;
-use redrive_core::book::problem::{Problem, Severity};
+use redrive_core::book::problem::{Problem, ProblemSeverity};
 use redrive_core::book::{BUILTIN_BOOK, RuleBook};
-use redrive_core::engine::Bounds;
+use redrive_core::engine::EngineBounds;
 use redrive_core::text::counted;
 use redrive_lab::lint;
 use redrive_node::archive::archivist::Archivist;
-use redrive_node::hook::Hook;
-use redrive_node::runtime::{ChangeError, Config, Node, SubmitError, SwitchAt};
+use redrive_node::runtime::{BookSwitchAt, ChangeError, Config, Node, SubmitError};
 use redrive_node::secret::Secrets;
 use redrive_node::source::Sources;
-use redrive_node::store::{self, Loss, Options, Store};
+use redrive_node::store::{self, LossPolicy, Options, Store};
 use redrive_node::target::http::Pool;
 use redrive_node::target::registry::Targets;
 use redrive_node::tls::Roots;
+use redrive_node::webhook::WebhookSource;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -204,7 +204,7 @@ async fn serve(
     logging::leave_out(&secrets);
     let (pool, traces) = (Pool::new(tls::roots(args)?), traces(args)?);
     if let Some((settings, _)) = &traces {
-        pool.tell_traces(settings.sampler());
+        pool.export_traces(settings.sampler());
     }
     let mut hands = ProcessSignals::new()?;
     let (store, targets) = open_data(args, &opened, &path, &secrets, pool)?;
@@ -213,7 +213,7 @@ async fn serve(
         book_text: Arc::clone(&opened.text),
         targets: targets.clone(),
         store,
-        bounds: Bounds::OF_A_SERVER,
+        bounds: EngineBounds::SERVER,
     };
     let node = Node::start(config).map_err(CommandRefusal::of)?;
     tokio::spawn(exit_on_failure(node.clone()));
@@ -285,7 +285,7 @@ fn open_data(
     let pool = Arc::new(pool);
     let connections = |supervisor| Targets::none(connectors::drivers(), Arc::clone(&pool), supervisor);
     targets(opened, path, secrets, Some(&connections(Supervisor::new())))?;
-    let loss = if args.accept_loss { Loss::Accepted } else { Loss::Refused };
+    let loss = if args.accept_loss { LossPolicy::Accepted } else { LossPolicy::Refused };
     let options = Options { loss, ..Options::default() };
     let store = store::open(&args.data, options).map_err(CommandRefusal::of)?;
     let targets = targets(opened, path, secrets, Some(&connections(supervisor(&args.data)?)))?;
@@ -394,7 +394,7 @@ fn page_address(address: &str, at: SocketAddr) -> String {
 /// A line for a book that can be served and will hurt later; none for one that will not.
 fn remarks(path: &Path, text: &str) -> String {
     let problems = lint::check(text.as_bytes(), connectors::table()).problems;
-    let warnings = problems.iter().filter(|problem| problem.severity == Severity::Warning).count();
+    let warnings = problems.iter().filter(|problem| problem.severity == ProblemSeverity::Warning).count();
     if warnings == 0 {
         return String::new();
     }
@@ -405,7 +405,7 @@ fn remarks(path: &Path, text: &str) -> String {
 /// A line for each webhook source: where its calls go.
 fn hook_lines(book: &RuleBook, address: &str) -> String {
     let sources = &book.sections().sources;
-    let hooks = sources.iter().filter(|(name, source)| Hook::new(name, &source.value).is_some());
+    let hooks = sources.iter().filter(|(name, source)| WebhookSource::new(name, &source.value).is_some());
     let mut lines: Vec<String> =
         hooks.map(|(name, _)| format!("  hooks   POST {address}/v1/hooks/{name}\n")).collect();
     let more = lines.len().saturating_sub(HOOKS_SHOWN_MAX);
@@ -526,7 +526,7 @@ fn follow_book(
 ) {
     let secrets = secrets.clone();
     // The new targets ask for the new book's secrets from their first call on.
-    node.follow_book("secrets", SwitchAt::BeforeNode, move |book| {
+    node.follow_book("secrets", BookSwitchAt::BeforeNode, move |book| {
         let (secrets, book) = (secrets.clone(), Arc::clone(book));
         Ok(Box::new(move || {
             secrets.change(&book);
@@ -535,9 +535,9 @@ fn follow_book(
     });
     // What comes in by a new source is routed by the book that has it.
     let (access, hooks, archivist) = (access.clone(), hooks.clone(), archivist.clone());
-    node.follow_book("access", SwitchAt::AfterNode, move |book| access.prepare(book));
-    node.follow_book("webhooks", SwitchAt::AfterNode, move |book| Ok(hooks.prepare(book)));
-    node.follow_book("archive", SwitchAt::AfterNode, move |book| {
+    node.follow_book("access", BookSwitchAt::AfterNode, move |book| access.prepare(book));
+    node.follow_book("webhooks", BookSwitchAt::AfterNode, move |book| Ok(hooks.prepare(book)));
+    node.follow_book("archive", BookSwitchAt::AfterNode, move |book| {
         let (archivist, book) = (archivist.clone(), Arc::clone(book));
         Ok(Box::new(move || archivist.change(&book)))
     });

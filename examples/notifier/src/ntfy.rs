@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redrive::Classify;
-use redrive::core::policy::answer::{Answer, TransportError, What};
+use redrive::core::policy::answer::{TargetAnswer, TransportError, AnswerKind};
 use redrive::http::HttpError;
 use redrive::http::reqwest::check;
 use reqwest::{RequestBuilder, Url};
@@ -38,12 +38,12 @@ pub enum SendError {
 
 /// What was seen; what follows from it is in the rule book.
 impl Classify for SendError {
-    fn answer(&self) -> Answer<'_> {
+    fn answer(&self) -> TargetAnswer<'_> {
         match self {
             Self::Http(error) => error.answer(),
             Self::Unreadable(_) => {
-                let what = What::Transport(TransportError::Protocol);
-                Answer { what, message: "the answer names no notification", retry_after: None }
+                let what = AnswerKind::Transport(TransportError::Protocol);
+                TargetAnswer { what, message: "the answer names no notification", retry_after: None }
             }
         }
     }

@@ -5,11 +5,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use redrive::core::alerts::notice::Notice;
-use redrive::core::alerts::{AlertView, Sample, Watch};
+use redrive::core::alerts::notice::AlertNotice;
+use redrive::core::alerts::{AlertView, AlertSample, AlertWatch};
 use redrive::core::book::RuleBook;
 use redrive::core::engine::DependencyView;
-use redrive::core::figures::{DependencyFigures, Figures, Tally};
+use redrive::core::figures::{DependencyFigures, Figures, AttemptTally};
 use redrive::core::ids::DependencyName;
 use redrive::core::policy::category::Category;
 use redrive::core::time::Timestamp;
@@ -69,13 +69,13 @@ impl ErrorMetrics {
     }
 
     /// The same in the words that alerts are held against: a request is what they call a delivery.
-    fn tally(&self) -> Tally {
+    fn tally(&self) -> AttemptTally {
         let mut failed = [0; Category::ALL.len()];
         failed[Category::Transient as usize] = self.transient_errors;
         failed[Category::Permanent as usize] = self.permanent_errors;
         failed[Category::Internal as usize] =
             self.total_errors - self.transient_errors - self.permanent_errors;
-        Tally {
+        AttemptTally {
             attempts: self.total_requests,
             failed,
             firsts: self.total_requests,
@@ -83,7 +83,7 @@ impl ErrorMetrics {
             delivered: self.total_requests - self.total_errors,
             dead: self.total_errors,
             exhausted: self.by_code(ErrorCode::MaxRetriesExceeded),
-            ..Tally::default()
+            ..AttemptTally::default()
         }
     }
 }
@@ -129,18 +129,18 @@ impl Counters {
 #[derive(Debug)]
 pub struct Monitor {
     book: Arc<RuleBook>,
-    watch: Watch,
+    watch: AlertWatch,
 }
 
 impl Monitor {
     /// The alerts of that book; nothing has been counted yet.
     #[must_use]
     pub fn new(book: Arc<RuleBook>, now: Timestamp) -> Self {
-        Self { watch: Watch::new(&book, now), book }
+        Self { watch: AlertWatch::new(&book, now), book }
     }
 
     /// Looks at the counts and says what somebody is to be told.
-    pub fn look(&mut self, metrics: &ErrorMetrics, breaker: BreakerState, at: Timestamp) -> Vec<Notice> {
+    pub fn look(&mut self, metrics: &ErrorMetrics, breaker: BreakerState, at: Timestamp) -> Vec<AlertNotice> {
         let relays = DependencyView {
             name: DependencyName::new(RELAYS).expect("a name as books have them"),
             breaker,
@@ -157,14 +157,14 @@ impl Monitor {
             ..DependencyFigures::default()
         };
         figures.dependencies.insert(relays.name.clone(), of_relays);
-        self.watch.look(&Sample {
+        self.watch.evaluate(&AlertSample {
             at,
             book: &self.book,
             figures: &figures,
             dependencies: &[relays],
             queues: &[],
             letters: None,
-            troubles: &[],
+            incidents: &[],
             sources: &[],
         })
     }

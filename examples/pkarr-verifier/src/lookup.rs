@@ -9,7 +9,7 @@ use pkarr::dht::{DhtClient, ResolveError};
 use pkarr::errors::SignedPacketVerifyError;
 use pkarr::{PKARR_INVALID_SIGNED_PACKET_SEQ, PublicKey, SignedPacket};
 use redrive::clock::wall_clock;
-use redrive::core::policy::answer::{Answer, What};
+use redrive::core::policy::answer::{TargetAnswer, AnswerKind};
 use redrive::core::policy::retry_after;
 use redrive::{BoxFuture, Classify};
 use reqwest::{Response, StatusCode, Url, header};
@@ -46,9 +46,9 @@ impl LookupError {
 
 /// The code is reported as it is: the rule book says what it means.
 impl Classify for LookupError {
-    fn answer(&self) -> Answer<'_> {
-        let what = What::Reported { code: self.code.as_str() };
-        Answer { what, message: &self.message, retry_after: self.retry_after }
+    fn answer(&self) -> TargetAnswer<'_> {
+        let what = AnswerKind::Reported { code: self.code.as_str() };
+        TargetAnswer { what, message: &self.message, retry_after: self.retry_after }
     }
 }
 

@@ -16,11 +16,11 @@ use axum::routing::post;
 use redrive::clock::wall_clock;
 use redrive_core::book::RuleBook;
 use redrive_core::book::connectors::built_in;
-use redrive_core::engine::{Call, CallId, Ending, QueueName, Waiting};
+use redrive_core::engine::{CallId, Ending, PendingDelivery, QueueName, TargetCall};
 use redrive_core::event::idempotency::delivery_id;
 use redrive_core::event::{Event, HeaderList, Incoming, parse};
 use redrive_core::ids::{Attempt, Seq, ServiceName};
-use redrive_core::policy::answer::Seen;
+use redrive_core::policy::answer::ReplyKind;
 use redrive_core::policy::decide::History;
 use redrive_core::policy::rule::Rule;
 use redrive_node::secret::Secrets;
@@ -63,10 +63,10 @@ impl Relay {
         })
     }
 
-    fn call(&self, event: Event) -> Call {
+    fn call(&self, event: Event) -> TargetCall {
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
         let now = wall_clock();
-        let waiting = Waiting {
+        let waiting = PendingDelivery {
             id: delivery_id(Seq::new(number), event.dedup_key(), &self.queue.service, None),
             queue: Arc::clone(&self.queue),
             sequence: None,
@@ -80,7 +80,7 @@ impl Relay {
             start_recorded: false,
             damaged: false,
         };
-        Call {
+        TargetCall {
             id: CallId(number),
             queue: Arc::clone(&self.queue),
             deliveries: vec![waiting],
@@ -100,7 +100,7 @@ async fn forward(State(relay): State<Arc<Relay>>, headers: HeaderMap, body: Body
     for event in parsed.into_events() {
         let call = Arc::new(relay.call(event));
         let taken = match relay.target.call(call).await {
-            Ending::Reply(reply) => matches!(reply.seen, Seen::Http { status: 200..=299, .. }),
+            Ending::Reply(reply) => matches!(reply.seen, ReplyKind::Http { status: 200..=299, .. }),
             Ending::Partly { .. } | Ending::Ran { .. } | Ending::Interrupted => false,
         };
         if !taken {

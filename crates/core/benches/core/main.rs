@@ -11,19 +11,21 @@ use std::time::Duration;
 use divan::{AllocProfiler, Bencher, black_box};
 use redrive_core::book::connectors::built_in;
 use redrive_core::book::{self, RuleBook};
-use redrive_core::engine::story::{End, Story, Told};
-use redrive_core::engine::{Made, Next, QueueName, Settlement, Signal, Waiting};
+use redrive_core::engine::attempt_record::{AttemptEnd, AttemptRecord, RecordedVerdict};
+use redrive_core::engine::{
+    CompletedCall, EngineActivity, NextState, PendingDelivery, QueueName, Settlement,
+};
 use redrive_core::event::attribute::EventType;
 use redrive_core::event::{self, Event, Incoming};
 use redrive_core::figures::Figures;
 use redrive_core::ids::{Attempt, DeliveryId, DependencyName, Seed, ServiceName};
-use redrive_core::policy::answer::{Answer, What};
+use redrive_core::policy::answer::{AnswerKind, TargetAnswer};
 use redrive_core::policy::backoff::Backoff;
 use redrive_core::policy::breaker::{Admission, Breaker, BreakerSettings, CallEnd, Observation, RawBreaker};
 use redrive_core::policy::catalog;
 use redrive_core::policy::category::Category;
 use redrive_core::policy::classify::{Outcome, classify};
-use redrive_core::policy::decide::{Ended, History, Moment, decide};
+use redrive_core::policy::decide::{AttemptResult, History, Moment, decide};
 use redrive_core::policy::rule::Rule;
 use redrive_core::time::Timestamp;
 
@@ -47,8 +49,12 @@ fn bare_clock_read() -> std::time::Instant {
 
 const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
-fn unavailable() -> Answer<'static> {
-    Answer { what: What::Http { status: 503, headers: &(), body: "" }, message: "", retry_after: None }
+fn unavailable() -> TargetAnswer<'static> {
+    TargetAnswer {
+        what: AnswerKind::Http { status: 503, headers: &(), body: "" },
+        message: "",
+        retry_after: None,
+    }
 }
 
 /// The rule of a small book: five reactions, a breaker, one override.
@@ -113,32 +119,32 @@ fn pass(breaker: &mut Breaker, settings: &BreakerSettings, seen: Observation) {
 #[divan::bench(sample_count = 100, sample_size = 10_000)]
 fn decide_success(bencher: Bencher<'_, '_>) {
     let (rule, history) = (rule(), History::new());
-    let ended = Ended::Outcome(Outcome::Delivered { matched: None });
+    let ended = AttemptResult::Outcome(Outcome::Delivered { matched: None });
     bencher.bench_local(|| decide(&rule, black_box(&history), &ended, &moment()));
 }
 
 #[divan::bench(sample_count = 100, sample_size = 10_000)]
 fn decide_retry(bencher: Bencher<'_, '_>) {
     let (rule, history) = (rule(), History::new());
-    let ended = Ended::Outcome(classify(&unavailable(), &[], Category::Transient));
+    let ended = AttemptResult::Outcome(classify(&unavailable(), &[], Category::Transient));
     bencher.bench_local(|| decide(&rule, black_box(&history), &ended, &moment()));
 }
 
 /// The guard of a call that succeeds: breaker, decision, breaker.
 #[divan::bench(sample_count = 100, sample_size = 10_000)]
 fn breaker_and_decision_success(bencher: Bencher<'_, '_>) {
-    let ended = Ended::Outcome(Outcome::Delivered { matched: None });
+    let ended = AttemptResult::Outcome(Outcome::Delivered { matched: None });
     guarded(bencher, &ended);
 }
 
 /// The same when it fails and will be tried again.
 #[divan::bench(sample_count = 100, sample_size = 10_000)]
 fn breaker_and_decision_retry(bencher: Bencher<'_, '_>) {
-    let ended = Ended::Outcome(classify(&unavailable(), &[], Category::Transient));
+    let ended = AttemptResult::Outcome(classify(&unavailable(), &[], Category::Transient));
     guarded(bencher, &ended);
 }
 
-fn guarded(bencher: Bencher<'_, '_>, ended: &Ended) {
+fn guarded(bencher: Bencher<'_, '_>, ended: &AttemptResult) {
     let (rule, history) = (rule(), History::new());
     let (settings, mut breaker) = (far_settings(), Breaker::new());
     bencher.bench_local(|| {
@@ -162,17 +168,17 @@ fn far_settings() -> BreakerSettings {
 /// What the figures cost a delivery that arrives, in a book of so many services of ten events.
 #[divan::bench(sample_count = 100, sample_size = 10_000, args = [10, 100])]
 fn count_a_delivered_settlement(bencher: Bencher<'_, '_>, services: usize) {
-    let signals: Vec<Signal> =
+    let signals: Vec<EngineActivity> =
         (0..services * 10).map(|number| delivered(number % services, number / services)).collect();
     let mut figures = Figures::default();
     let mut next = (0..signals.len()).cycle();
     bencher.bench_local(|| figures.count(&signals[next.next().expect("endless") * 7 % signals.len()]));
 }
 
-fn delivered(service: usize, event_type: usize) -> Signal {
+fn delivered(service: usize, event_type: usize) -> EngineActivity {
     let name = format!("service-{service}");
     let event_type = EventType::new(&format!("shop.order.created.{event_type}")).expect("a type");
-    let delivery = Waiting {
+    let delivery = PendingDelivery {
         id: DeliveryId(42),
         queue: Arc::new(QueueName { service: ServiceName::new(&name).expect("a name"), channel: None }),
         event: Arc::new(Event { event_type, ..event() }),
@@ -186,13 +192,13 @@ fn delivered(service: usize, event_type: usize) -> Signal {
         start_recorded: false,
         damaged: false,
     };
-    let story = Story {
+    let story = AttemptRecord {
         attempt: Attempt::FIRST,
         started_at: NOW,
         took_nanos: 12_345_678,
-        end: End::Delivered { status: Some(200) },
+        end: AttemptEnd::Delivered { status: Some(200) },
         book: 1,
-        verdict: Told::Delivered,
+        verdict: RecordedVerdict::Delivered,
         classified_at: None,
         reaction_at: None,
         retry: None,
@@ -202,17 +208,21 @@ fn delivered(service: usize, event_type: usize) -> Signal {
         delivery: delivery.id,
         attempts_before: 0,
         attempts: 1,
-        next: Next::Delivered,
+        next: NextState::Delivered,
         history: History::new(),
         book: 1,
-        story: Some(Box::new(story)),
+        record: Some(Box::new(story)),
         pause: None,
         stop: None,
         emits: Vec::new(),
         at: NOW,
     };
     let dependency = DependencyName::new(&name).expect("a name");
-    Signal::Settled { delivery, settlement: Arc::new(settlement), made: Some(Made { dependency, beside: 3 }) }
+    EngineActivity::Settled {
+        delivery,
+        settlement: Arc::new(settlement),
+        made: Some(CompletedCall { dependency, beside: 3 }),
+    }
 }
 
 #[divan::bench(sample_count = 100, sample_size = 10_000)]

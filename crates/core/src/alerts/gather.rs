@@ -1,80 +1,87 @@
-//! Picks out of a sample what one alert looks at: a figure for each thing that it tells apart.
+//! Extracts from a sample the measurements of one alert, one per subject.
 
 use std::collections::BTreeMap;
 
 use super::OWN_SERVICE;
-use super::covers::{Covers, dependency_of};
-use super::sample::{LetterSample, QueueSample, Sample};
-use super::trouble::{Concerns, Lasts, Trouble, TroubleSample};
-use super::value::Found;
-use crate::book::expression::{Condition, Grouping, Metric};
+use super::incident::{Incident, IncidentEnd, IncidentSample, IncidentScope};
+use super::sample::{AlertSample, LetterSample, QueueSample};
+use super::scope::{AlertScope, dependency_of};
+use super::value::Measurement;
+use crate::book::expression::{AlertMetric, Condition, Grouping};
 use crate::engine::QueueName;
-use crate::figures::Tally;
+use crate::figures::AttemptTally;
 use crate::ids::DependencyName;
-use crate::policy::breaker::State;
+use crate::policy::breaker::BreakerState;
 use crate::policy::category::Category;
 use crate::time::Timestamp;
 
-/// What was found, by what it is about: `dependency=mail-api`, or nothing where nothing is told apart.
-pub(super) type Groups = BTreeMap<String, Found>;
+/// By subject: `dependency=mail-api`, or empty without grouping.
+pub(super) type Groups = BTreeMap<String, Measurement>;
 
-/// What a sample says to the alert; none if it lacks what the alert needs.
+/// `None` if the sample lacks what the alert needs.
 pub(super) fn gather(
-    sample: &Sample<'_>,
+    sample: &AlertSample<'_>,
     condition: &Condition,
-    covers: &Covers,
+    covers: &AlertScope,
     looked_at: Option<Timestamp>,
 ) -> Option<Groups> {
     let mut found = Gathering { sample, condition, covers, groups: Groups::new() };
     match condition.metric {
-        Metric::BreakerOpen | Metric::BreakerOpened => found.breakers(),
-        Metric::LatencyP99 => found.times(),
-        Metric::Trouble(Trouble::ServiceRemoved) => found.removed(),
-        Metric::Trouble(trouble) => found.troubles(trouble, looked_at),
-        Metric::DeadLetters | Metric::DeadLetterAge if needs_letters(condition, covers) => {
+        AlertMetric::BreakerOpen | AlertMetric::BreakerOpened => found.breakers(),
+        AlertMetric::LatencyP99 => found.times(),
+        AlertMetric::Incident(Incident::ServiceRemoved) => found.removed(),
+        AlertMetric::Incident(incident) => found.incidents(incident, looked_at),
+        AlertMetric::DeadLetters | AlertMetric::DeadLetterAge if needs_letters(condition, covers) => {
             found.letters(sample.letters?);
         }
-        Metric::ConsumerLag if condition.by == Some(Grouping::Source) => found.sources(),
-        Metric::DeadLetters | Metric::DeadLetterAge | Metric::ConsumerLag | Metric::OldestWaiting => {
+        AlertMetric::ConsumerLag if condition.by == Some(Grouping::Source) => found.sources(),
+        AlertMetric::DeadLetters
+        | AlertMetric::DeadLetterAge
+        | AlertMetric::ConsumerLag
+        | AlertMetric::OldestWaiting => {
             found.queues();
         }
-        Metric::ErrorRate
-        | Metric::TransientRate
-        | Metric::UnavailableRate
-        | Metric::RetryRate
-        | Metric::ExhaustedRate
-        | Metric::DeadLetterInflow
-        | Metric::AuthFailures
-        | Metric::ConfigFailures => found.tallies(),
+        AlertMetric::ErrorRate
+        | AlertMetric::TransientRate
+        | AlertMetric::UnavailableRate
+        | AlertMetric::RetryRate
+        | AlertMetric::ExhaustedRate
+        | AlertMetric::DeadLetterInflow
+        | AlertMetric::AuthFailures
+        | AlertMetric::ConfigFailures => found.tallies(),
     }
     Some(found.groups)
 }
 
-/// Whether queues do not tell enough, and dead letters must be looked at by their kind.
-pub(super) const fn needs_letters(condition: &Condition, covers: &Covers) -> bool {
+/// Whether dead letters must be counted by kind.
+pub(super) const fn needs_letters(condition: &Condition, covers: &AlertScope) -> bool {
     let is_finer = match condition.by {
         None | Some(Grouping::Service | Grouping::Channel | Grouping::Source) => {
-            matches!(covers, Covers::Row(..) | Covers::Dependency(_))
+            matches!(covers, AlertScope::Row(..) | AlertScope::Dependency(_))
         }
         Some(Grouping::Dependency | Grouping::EventType | Grouping::Category | Grouping::Fingerprint) => true,
     };
-    is_finer && matches!(condition.metric, Metric::DeadLetters | Metric::DeadLetterAge)
+    is_finer && matches!(condition.metric, AlertMetric::DeadLetters | AlertMetric::DeadLetterAge)
 }
 
-/// Whether nothing is heard of that because a breaker is not closed.
-pub(super) fn is_barred(sample: &Sample<'_>, condition: &Condition, covers: &Covers, of: &str) -> bool {
+pub(super) fn is_barred(
+    sample: &AlertSample<'_>,
+    condition: &Condition,
+    covers: &AlertScope,
+    of: &str,
+) -> bool {
     Gathering { sample, condition, covers, groups: Groups::new() }.is_barred(of)
 }
 
 struct Gathering<'a> {
-    sample: &'a Sample<'a>,
+    sample: &'a AlertSample<'a>,
     condition: &'a Condition,
-    covers: &'a Covers,
+    covers: &'a AlertScope,
     groups: Groups,
 }
 
 impl Gathering<'_> {
-    fn put(&mut self, of: String, found: Found) {
+    fn put(&mut self, of: String, found: Measurement) {
         if let Some(known) = self.groups.get_mut(&of) {
             known.merge(&found, self.condition.metric);
         } else {
@@ -82,7 +89,6 @@ impl Gathering<'_> {
         }
     }
 
-    /// What is told apart by service or channel, or not at all.
     fn of_queue(&self, queue: &QueueName) -> String {
         match self.condition.by {
             Some(Grouping::Service) => format!("service={}", queue.service),
@@ -108,24 +114,24 @@ impl Gathering<'_> {
             if !self.covers_dependency(&dependency.name) {
                 continue;
             }
-            // While probes are out nothing has shown yet that it is well again.
+            // While probes are out, recovery is not proven.
             let is_open = match dependency.breaker {
-                State::Closed { .. } => false,
-                State::Open { .. } | State::HalfOpen { .. } => true,
+                BreakerState::Closed { .. } => false,
+                BreakerState::Open { .. } | BreakerState::HalfOpen { .. } => true,
             };
             let trips = self.sample.figures.dependencies.get(&dependency.name).map_or(0, |of| of.trips);
             let found = match self.condition.metric {
-                Metric::BreakerOpened => Found::Breaker { trips, is_open },
-                _ => Found::Stands(f64::from(u8::from(is_open))),
+                AlertMetric::BreakerOpened => Measurement::Breaker { trips, is_open },
+                _ => Measurement::Current(f64::from(u8::from(is_open))),
             };
-            // Each breaker is its own, whether the alert says so or not.
+            // Breakers are always separate subjects.
             self.put(format!("dependency={}", dependency.name), found);
         }
     }
 
     fn times(&mut self) {
         let figures = self.sample.figures;
-        let of_dependency = matches!(self.covers, Covers::Dependency(_));
+        let of_dependency = matches!(self.covers, AlertScope::Dependency(_));
         if of_dependency || self.condition.by == Some(Grouping::Dependency) {
             for (name, dependency) in &figures.dependencies {
                 if self.covers_dependency(name) {
@@ -133,42 +139,42 @@ impl Gathering<'_> {
                         Some(_) => format!("dependency={name}"),
                         None => String::new(),
                     };
-                    self.put(of, Found::Timed(dependency.took_finely.clone()));
+                    self.put(of, Measurement::Timed(dependency.took_finely.clone()));
                 }
             }
             return;
         }
         for (name, queue) in &figures.queues {
             if self.covers_queue(name) {
-                self.put(self.of_queue(name), Found::Timed(queue.took_finely.clone()));
+                self.put(self.of_queue(name), Measurement::Timed(queue.took_finely.clone()));
             }
         }
     }
 
     fn queues(&mut self) {
         if self.condition.by.is_none() {
-            self.put(String::new(), Found::Stands(0.0));
+            self.put(String::new(), Measurement::Current(0.0));
         }
         for queue in self.sample.queues {
             if self.covers_queue(&queue.name) {
                 let value = self.value_of(queue);
-                self.put(self.of_queue(&queue.name), Found::Stands(value));
+                self.put(self.of_queue(&queue.name), Measurement::Current(value));
             }
         }
     }
 
     fn sources(&mut self) {
         for source in self.sample.sources {
-            self.put(format!("source={}", source.name), Found::Stands(source.lag as f64));
+            self.put(format!("source={}", source.name), Measurement::Current(source.lag as f64));
         }
     }
 
     fn value_of(&self, queue: &QueueSample) -> f64 {
         let age = |at: Option<_>| at.map_or(0.0, |at| self.sample.at.since(at).as_secs_f64());
         match self.condition.metric {
-            Metric::DeadLetters => queue.dead as f64,
-            Metric::DeadLetterAge => age(queue.oldest_dead_at),
-            Metric::OldestWaiting => age(queue.oldest_waiting_at),
+            AlertMetric::DeadLetters => queue.dead as f64,
+            AlertMetric::DeadLetterAge => age(queue.oldest_dead_at),
+            AlertMetric::OldestWaiting => age(queue.oldest_waiting_at),
             _ => queue.waiting as f64,
         }
     }
@@ -176,7 +182,7 @@ impl Gathering<'_> {
     fn letters(&mut self, letters: &[LetterSample]) {
         let sample = self.sample;
         if self.condition.by.is_none() {
-            self.put(String::new(), Found::Stands(0.0));
+            self.put(String::new(), Measurement::Current(0.0));
         }
         for letter in letters {
             let (queue, event_type) = (&*letter.queue, &*letter.event_type);
@@ -192,14 +198,16 @@ impl Gathering<'_> {
                 },
             };
             let value = match self.condition.metric {
-                Metric::DeadLetterAge => letter.oldest_at.map_or(0.0, |at| sample.at.since(at).as_secs_f64()),
+                AlertMetric::DeadLetterAge => {
+                    letter.oldest_at.map_or(0.0, |at| sample.at.since(at).as_secs_f64())
+                }
                 _ => letter.count as f64,
             };
-            self.put(of, Found::Stands(value));
+            self.put(of, Measurement::Current(value));
         }
     }
 
-    /// What events of one type in one queue are told apart by; none if nobody knows.
+    /// The subject of one event type in one queue; `None` if unknown.
     fn of_cell(&self, by: Option<Grouping>, queue: &QueueName, event_type: &str) -> Option<String> {
         Some(match by {
             Some(Grouping::EventType) => format!("event_type={event_type}"),
@@ -210,37 +218,38 @@ impl Gathering<'_> {
         })
     }
 
-    /// What was found that people are told of at once; of moments those since the last look.
-    fn troubles(&mut self, trouble: Trouble, looked_at: Option<Timestamp>) {
-        let is_new = |known: &TroubleSample| match trouble.lasts() {
-            Lasts::UntilOver => true,
-            Lasts::AWhile => looked_at.is_none_or(|at| known.last_at >= at),
+    /// Incidents; momentary ones only since the last evaluation.
+    fn incidents(&mut self, incident: Incident, looked_at: Option<Timestamp>) {
+        let is_new = |known: &IncidentSample| match incident.lasts() {
+            IncidentEnd::UntilOver => true,
+            IncidentEnd::Expires => looked_at.is_none_or(|at| known.last_at >= at),
         };
-        for known in self.sample.troubles.iter().filter(|known| known.trouble == trouble && is_new(known)) {
-            let Some(of) = self.of_trouble(known) else { continue };
-            self.put(of, Found::Trouble { count: known.count, why: known.why.clone() });
+        for known in self.sample.incidents.iter().filter(|known| known.incident == incident && is_new(known))
+        {
+            let Some(of) = self.of_incident(known) else { continue };
+            self.put(of, Measurement::Incident { count: known.count, why: known.why.clone() });
         }
     }
 
-    /// What a trouble is about; none if that is nothing of what the alert covers, or of what the book has.
-    fn of_trouble(&self, known: &TroubleSample) -> Option<String> {
+    /// The subject of an incident; `None` if it is outside the alert's scope or the book.
+    fn of_incident(&self, known: &IncidentSample) -> Option<String> {
         let book = self.sample.book.sections();
-        match known.trouble.concerns() {
-            Concerns::Service => {
+        match known.incident.concerns() {
+            IncidentScope::Service => {
                 let queue = known.queue.as_ref().filter(|queue| self.covers_queue(queue))?;
                 Some(self.of_service(queue))
             }
-            Concerns::Secret => {
+            IncidentScope::Secret => {
                 book.secrets.contains_key(&known.about).then(|| format!("secret={}", known.about))
             }
-            Concerns::Process => {
-                let is_there = known.trouble != Trouble::IssuerGone || book.access.jwt.is_some();
-                is_there.then(|| known.trouble.subject().to_owned())
+            IncidentScope::Process => {
+                let is_there = known.incident != Incident::IssuerGone || book.access.jwt.is_some();
+                is_there.then(|| known.incident.subject().to_owned())
             }
         }
     }
 
-    /// Services that the book does not have, or that have no row for them, and that deliveries wait for.
+    /// Services that are no longer in the book, or lost a row, with waiting deliveries.
     fn removed(&mut self) {
         let book = self.sample.book.sections();
         for queue in self.sample.queues.iter().filter(|queue| queue.waiting > 0) {
@@ -254,12 +263,12 @@ impl Gathering<'_> {
                 let deliveries = if stuck == 1 { "delivery" } else { "deliveries" };
                 let row = if is_there { " that no row of it takes" } else { "" };
                 let why = format!("{stuck} {deliveries}{row}");
-                self.put(self.of_service(&queue.name), Found::Trouble { count: 1, why });
+                self.put(self.of_service(&queue.name), Measurement::Incident { count: 1, why });
             }
         }
     }
 
-    /// Services are told apart whether the alert says so or not.
+    /// Services are always separate subjects.
     fn of_service(&self, queue: &QueueName) -> String {
         match self.condition.by {
             Some(_) => self.of_queue(queue),
@@ -267,16 +276,15 @@ impl Gathering<'_> {
         }
     }
 
-    /// Whether a breaker keeps attempts from what that is about.
     fn is_barred(&self, of: &str) -> bool {
         let book = self.sample.book;
         let is_closed = |name: &DependencyName| {
             let view = self.sample.dependencies.iter().find(|view| view.name == *name);
-            view.is_none_or(|view| matches!(view.breaker, State::Closed { .. }))
+            view.is_none_or(|view| matches!(view.breaker, BreakerState::Closed { .. }))
         };
         let of_queue = |queue: &QueueName| match &queue.channel {
-            None => Covers::Service(queue.service.clone()),
-            Some(channel) => Covers::Channel(queue.service.clone(), channel.clone()),
+            None => AlertScope::Service(queue.service.clone()),
+            Some(channel) => AlertScope::Channel(queue.service.clone(), channel.clone()),
         };
         let named = of.split_once('=').map_or("", |(_, name)| name);
         let queue = self.sample.figures.queues.keys().find(|queue| match self.condition.by {
@@ -290,7 +298,7 @@ impl Gathering<'_> {
                 view.is_some_and(|view| !is_closed(&view.name))
             }
             (Some(Grouping::Service), Some(queue)) => {
-                Covers::Service(queue.service.clone()).dependencies(book).any(|name| !is_closed(name))
+                AlertScope::Service(queue.service.clone()).dependencies(book).any(|name| !is_closed(name))
             }
             (Some(Grouping::Channel), Some(queue)) => {
                 of_queue(queue).dependencies(book).any(|name| !is_closed(name))
@@ -303,33 +311,34 @@ impl Gathering<'_> {
         }
     }
 
-    /// Those whom we turned away, by the door that they came to.
+    /// Rejected requests by webhook source or API.
     fn turned_away(&mut self) {
-        for (door, count) in &self.sample.figures.turned_away {
+        for (endpoint, count) in &self.sample.figures.turned_away {
             let of = match self.condition.by {
-                Some(Grouping::Source) => format!("source={door}"),
+                Some(Grouping::Source) => format!("source={endpoint}"),
                 _ => String::new(),
             };
-            self.put(of, Found::Counted(vec![*count]));
+            self.put(of, Measurement::Counted(vec![*count]));
         }
     }
 
     fn tallies(&mut self) {
         let (sample, by) = (self.sample, self.condition.by);
-        let is_of_all = self.condition.metric == Metric::AuthFailures && *self.covers == Covers::Everything;
+        let is_of_all =
+            self.condition.metric == AlertMetric::AuthFailures && *self.covers == AlertScope::Everything;
         if is_of_all && matches!(by, None | Some(Grouping::Source)) {
             self.turned_away();
         }
         if by == Some(Grouping::Source) {
             return;
         }
-        // Dependencies have counts of their own, which know of calls to those that the book has forgotten.
+        // Dependencies have their own counters, which also cover those the book no longer has.
         let of_dependencies = match self.covers {
-            Covers::Dependency(_) => {
+            AlertScope::Dependency(_) => {
                 matches!(by, None | Some(Grouping::Dependency | Grouping::Category))
             }
-            Covers::Everything => by == Some(Grouping::Dependency),
-            Covers::Service(_) | Covers::Channel(..) | Covers::Row(..) => false,
+            AlertScope::Everything => by == Some(Grouping::Dependency),
+            AlertScope::Service(_) | AlertScope::Channel(..) | AlertScope::Row(..) => false,
         };
         if of_dependencies {
             for (name, dependency) in &sample.figures.dependencies {
@@ -357,38 +366,38 @@ impl Gathering<'_> {
         }
     }
 
-    fn tally(&mut self, of: String, tally: &Tally) {
+    fn tally(&mut self, of: String, tally: &AttemptTally) {
         if self.condition.by != Some(Grouping::Category) {
-            return self.put(of, Found::Counted(counts(self.condition.metric, tally)));
+            return self.put(of, Measurement::Counted(counts(self.condition.metric, tally)));
         }
         for category in Category::ALL {
             let counts = vec![tally.failed_as(category), tally.attempts];
-            self.put(format!("category={category}"), Found::Counted(counts));
+            self.put(format!("category={category}"), Measurement::Counted(counts));
         }
     }
 }
 
-/// The counts that a metric is made of: of a share its part and its whole.
-fn counts(metric: Metric, tally: &Tally) -> Vec<u64> {
+/// For a share: numerator and denominator.
+fn counts(metric: AlertMetric, tally: &AttemptTally) -> Vec<u64> {
     match metric {
-        Metric::ErrorRate => vec![tally.failures(), tally.attempts],
-        Metric::TransientRate => {
+        AlertMetric::ErrorRate => vec![tally.failures(), tally.attempts],
+        AlertMetric::TransientRate => {
             let may_heal = tally.failed_as(Category::Transient) + tally.failed_as(Category::RateLimited);
             vec![may_heal, tally.attempts]
         }
-        Metric::UnavailableRate => vec![tally.unavailable, tally.attempts],
-        Metric::RetryRate => vec![tally.retried, tally.firsts],
-        Metric::ExhaustedRate => vec![tally.exhausted, tally.ended()],
-        Metric::DeadLetterInflow => vec![tally.dead],
-        Metric::AuthFailures => vec![tally.unauthorized],
-        Metric::ConfigFailures => vec![tally.misconfigured],
-        Metric::DeadLetters
-        | Metric::DeadLetterAge
-        | Metric::BreakerOpen
-        | Metric::BreakerOpened
-        | Metric::ConsumerLag
-        | Metric::OldestWaiting
-        | Metric::LatencyP99
-        | Metric::Trouble(_) => Vec::new(),
+        AlertMetric::UnavailableRate => vec![tally.unavailable, tally.attempts],
+        AlertMetric::RetryRate => vec![tally.retried, tally.firsts],
+        AlertMetric::ExhaustedRate => vec![tally.exhausted, tally.ended()],
+        AlertMetric::DeadLetterInflow => vec![tally.dead],
+        AlertMetric::AuthFailures => vec![tally.unauthorized],
+        AlertMetric::ConfigFailures => vec![tally.misconfigured],
+        AlertMetric::DeadLetters
+        | AlertMetric::DeadLetterAge
+        | AlertMetric::BreakerOpen
+        | AlertMetric::BreakerOpened
+        | AlertMetric::ConsumerLag
+        | AlertMetric::OldestWaiting
+        | AlertMetric::LatencyP99
+        | AlertMetric::Incident(_) => Vec::new(),
     }
 }

@@ -1,51 +1,47 @@
-//! What somebody is told of an alert, before it takes the form that a receiver wants.
+//! Notices: the content of one alert message, independent of the receiver's format.
 
 use serde::{Deserialize, Serialize};
 
 use crate::hash;
 use crate::time::Timestamp;
 
-/// One message to one receiver: an alert that has begun, lasts or is over, with everything it is raised for.
+/// One message to one receiver about an alert and its subjects.
 ///
-/// It is the data of an event of type [`Stage::event_type`], which the engine delivers like any other.
+/// It is the data of an event of type [`AlertStage::event_type`], which the engine delivers like any other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Notice {
+pub struct AlertNotice {
     /// The alert's name.
     pub alert: String,
-    /// What the alert looks at, if that is not everything: `service orders`.
+    /// The alert's scope, unless it is everything: `service orders`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub covers: Option<String>,
     /// How urgent it is: `warning`, `medium`, `high` or `critical`.
     pub severity: String,
-    /// Whether it has begun, lasts or is over.
-    pub stage: Stage,
-    /// Who is told.
+    pub stage: AlertStage,
+    /// The receiver's name.
     pub receiver: String,
-    /// When it began.
+    /// When the alert started firing.
     pub since: Timestamp,
-    /// When this was said.
+    /// When the notice was made.
     pub at: Timestamp,
-    /// How often it was said before since it began.
+    /// Number of earlier notices since the alert started firing.
     pub told_before: u32,
-    /// One line for people.
     pub summary: String,
-    /// The condition as it stands in the rule book.
+    /// The condition from the rule book.
     pub condition: String,
-    /// What it is raised for: one thing, or each of several.
-    pub subjects: Vec<Subject>,
-    /// How many more there are than are listed.
+    /// What the alert fires for.
+    pub subjects: Vec<AlertSubject>,
+    /// Number of subjects beyond those listed.
     pub more: u64,
-    /// What it was raised for and is no more while it lasts for the rest; only receivers that keep a record of
-    /// each are told.
+    /// Subjects that ended while the alert still fires for others; only for receivers that track each one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub ended: Vec<Subject>,
-    /// What to do.
+    pub ended: Vec<AlertSubject>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
 }
 
-impl Notice {
-    /// What tells this message from all others: the same message has the same id, however often it is sent.
+impl AlertNotice {
+    /// Depends on the notice alone, so a duplicate is recognised.
     #[must_use]
     pub fn id(&self) -> String {
         let covers = self.covers.as_deref().unwrap_or_default();
@@ -55,37 +51,35 @@ impl Notice {
     }
 }
 
-/// One thing that an alert is raised for.
+/// One thing that an alert fires for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[cfg_attr(feature = "schema", schema(as = AlertSubject))]
-pub struct Subject {
-    /// Which: `dependency=mail-api`; empty if the alert is about everything.
+pub struct AlertSubject {
+    /// `dependency=mail-api`; empty without grouping.
     pub of: String,
-    /// The figure, as people write it: `12.5%`, `120`, `50h`; nothing once it is over.
+    /// `12.5%`, `120`, `50h`; empty once resolved.
     pub value: String,
-    /// Since when.
+    /// When it started.
     pub since: Timestamp,
 }
 
-/// Where an alert stands.
+/// The stage of an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[cfg_attr(feature = "schema", schema(as = AlertStage))]
 #[serde(rename_all = "kebab-case")]
-pub enum Stage {
-    /// It has begun.
+pub enum AlertStage {
+    /// Started firing.
     Firing,
-    /// It lasts.
+    /// Still firing.
     Repeated,
-    /// It is over.
+    /// No longer firing.
     Resolved,
-    /// There is none: somebody tries out whether they would be told.
+    /// Sent by hand to test a receiver.
     Test,
 }
 
-impl Stage {
-    /// The type of the event that tells it.
+impl AlertStage {
+    /// The event type of the notice.
     #[must_use]
     pub const fn event_type(self) -> &'static str {
         match self {

@@ -1,84 +1,62 @@
-//! What alerts are held against: everything as it stands at one moment.
+//! The input of an evaluation: the system's state at one moment.
 
 use std::sync::Arc;
 
-use super::trouble::TroubleSample;
+use super::incident::IncidentSample;
 use crate::book::RuleBook;
 use crate::engine::{DependencyView, QueueName};
 use crate::figures::Figures;
 use crate::policy::category::Category;
 use crate::time::Timestamp;
 
-/// Everything as it stands at one moment. What Redrive does to tell people of alerts is not part of it.
+/// Excludes the deliveries of notices themselves.
 #[derive(Clone, Copy, Debug)]
-pub struct Sample<'a> {
-    /// When.
+pub struct AlertSample<'a> {
     pub at: Timestamp,
-    /// The book that holds: it says which event types call which dependency.
+    /// The current book, which maps event types to dependencies.
     pub book: &'a RuleBook,
-    /// What was counted since the process began.
+    /// Counted since the process started.
     pub figures: &'a Figures,
-    /// Dependencies with their breakers.
     pub dependencies: &'a [DependencyView],
-    /// What waits and what is dead.
     pub queues: &'a [QueueSample],
-    /// Dead letters by their kind; none if they were not looked up this time, and alerts that need them stay as
-    /// they are. See [`Wants`].
+    /// Dead letters by kind; `None` if not looked up this time, which leaves alerts that need them unchanged.
+    /// See [`SampleNeeds`].
     pub letters: Option<&'a [LetterSample]>,
-    /// What was found that people are told of at once.
-    pub troubles: &'a [TroubleSample],
-    /// Sources that are read, as far as their lag is known.
+    pub incidents: &'a [IncidentSample],
     pub sources: &'a [SourceSample],
 }
 
-/// How far behind a source is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceSample {
-    /// Which.
     pub name: String,
-    /// Messages upstream that are not acknowledged.
+    /// Unacknowledged messages upstream.
     pub lag: u64,
 }
 
-/// What waits and what is dead in one queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueSample {
-    /// Which.
     pub name: Arc<QueueName>,
-    /// Deliveries that are not over.
     pub waiting: u64,
-    /// Of these, the ones that no row of the rule book takes, and those behind them in their sessions.
+    /// Waiting deliveries that match no row of the book, and those behind them in their sessions.
     pub without_rule: u64,
-    /// When the oldest of them was accepted.
     pub oldest_waiting_at: Option<Timestamp>,
-    /// Dead letters.
     pub dead: u64,
-    /// When the oldest of them died.
     pub oldest_dead_at: Option<Timestamp>,
 }
 
-/// Dead letters that are alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LetterSample {
-    /// Where they died.
     pub queue: Arc<QueueName>,
-    /// In which way.
     pub category: Category,
-    /// The type of their events.
     pub event_type: Arc<str>,
-    /// The failure group.
     pub fingerprint: Arc<str>,
-    /// How many.
     pub count: u64,
-    /// When the oldest of them died.
     pub oldest_at: Option<Timestamp>,
 }
 
-/// What a sample must have for the alerts of a book.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wants {
-    /// When the oldest that waits and the oldest that is dead came.
+pub struct SampleNeeds {
+    /// Times of the oldest waiting delivery and the oldest dead letter.
     pub oldest: bool,
-    /// Dead letters by their kind.
     pub letters: bool,
 }

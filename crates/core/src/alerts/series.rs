@@ -1,7 +1,7 @@
-//! Counts over a window of time: the difference of two looks at something that only grows.
+//! Counts over a sliding window: the difference between two readings of a growing counter.
 //!
 //! Invariant: memory is bounded. A window keeps one count for each of [`limits::ALERT_WINDOW_STEPS`] steps, so
-//! that it is at most one step longer than it says.
+//! it is at most one step too long.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,55 +12,53 @@ use super::value::{add, since};
 use crate::limits;
 use crate::time::Timestamp;
 
-/// The counts of one thing, as they stood at some moments.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Series {
-    /// What earlier processes had counted when they ended: ours counts from nothing.
+pub(super) struct CountWindow {
+    /// Total of earlier processes; every process counts from zero.
     before: Vec<u64>,
-    /// What stood at which moment, the oldest first; there is always one.
-    steps: VecDeque<Step>,
-    /// What stood last.
+    /// Oldest first; never empty.
+    steps: VecDeque<CountStep>,
     last: Vec<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Step {
+struct CountStep {
     at: Timestamp,
     counts: Vec<u64>,
 }
 
-impl Series {
-    /// Begins then, with what had been counted by then.
+impl CountWindow {
+    /// Starts with what was counted so far.
     pub(super) fn new(at: Timestamp, counts: Vec<u64>) -> Self {
-        let steps = VecDeque::from([Step { at, counts: counts.clone() }]);
+        let steps = VecDeque::from([CountStep { at, counts: counts.clone() }]);
         Self { before: Vec::new(), steps, last: counts }
     }
 
-    /// Goes on in a process that counts from nothing.
+    /// Continues in a process that counts from zero.
     pub(super) fn carry_over(&mut self) {
         self.before = self.last.clone();
     }
 
-    /// Whether nothing was ever counted in this process, nor lately in an earlier one.
+    /// Whether nothing was counted in this process, nor recently in an earlier one.
     pub(super) fn is_idle(&self) -> bool {
         let first = self.steps.front().map(|step| step.counts.as_slice()).unwrap_or_default();
         self.last == self.before && since(&self.last, first).iter().all(|count| *count == 0)
     }
 
-    /// Takes what stands now and says what was counted within the window.
-    pub(super) fn look(&mut self, now: Timestamp, counts: &[u64], window: Duration) -> Vec<u64> {
+    /// Takes the current count and returns what was counted within the window.
+    pub(super) fn advance(&mut self, now: Timestamp, counts: &[u64], window: Duration) -> Vec<u64> {
         let mut counts = counts.to_vec();
         add(&mut counts, &self.before);
         let latest_at = self.steps.back().map_or(now, |step| step.at);
         if now < latest_at {
-            // A clock that was set back would keep the window from moving on.
+            // After the clock was set back, the window would never advance.
             self.steps.clear();
         }
-        // Steps begin at the same times for all that is counted over this window, whenever it was first seen.
+        // Steps start at the same times for all subjects of this window.
         let step_nanos = (window / limits::ALERT_WINDOW_STEPS).as_nanos().max(1);
         let step_of = |at: Timestamp| u128::from(at.as_nanos()) / step_nanos;
         if self.steps.is_empty() || step_of(now) != step_of(latest_at) {
-            self.steps.push_back(Step { at: now, counts: counts.clone() });
+            self.steps.push_back(CountStep { at: now, counts: counts.clone() });
         }
         while self.steps.get(1).is_some_and(|next| next.at <= now - window) {
             self.steps.pop_front();
@@ -82,39 +80,43 @@ mod tests {
     #[test]
     fn a_window_holds_what_came_within_it() {
         let window = Duration::from_mins(5);
-        let mut series = Series::new(at(0), vec![0]);
+        let mut series = CountWindow::new(at(0), vec![0]);
         // One a second for ten minutes, then nothing.
         for second in 1..=600 {
-            let within = series.look(at(second), &[second], window)[0];
+            let within = series.advance(at(second), &[second], window)[0];
             let least = second.min(300);
             assert!((least..=least + 10).contains(&within), "{second}: {within}");
             assert!(series.steps.len() <= limits::ALERT_WINDOW_STEPS as usize + 2);
         }
-        assert_eq!(series.look(at(2_000), &[600], window), [0]);
+        assert_eq!(series.advance(at(2_000), &[600], window), [0]);
     }
 
     #[test]
     fn a_window_goes_on_in_another_process() {
         let window = Duration::from_mins(5);
-        let mut series = Series::new(at(0), vec![0]);
-        assert_eq!(series.look(at(100), &[40], window), [40]);
+        let mut series = CountWindow::new(at(0), vec![0]);
+        assert_eq!(series.advance(at(100), &[40], window), [40]);
         series.carry_over();
-        assert_eq!(series.look(at(110), &[2], window), [42]);
-        assert_eq!(series.look(at(405), &[3], window), [3], "what came before is out of the window by now");
+        assert_eq!(series.advance(at(110), &[2], window), [42]);
+        assert_eq!(
+            series.advance(at(405), &[3], window),
+            [3],
+            "what came before is out of the window by now"
+        );
         assert!(!series.is_idle());
         series.carry_over();
-        assert_eq!(series.look(at(410), &[], window), [1]);
+        assert_eq!(series.advance(at(410), &[], window), [1]);
         assert!(!series.is_idle());
-        assert_eq!(series.look(at(900), &[], window), [0]);
+        assert_eq!(series.advance(at(900), &[], window), [0]);
         assert!(series.is_idle());
     }
 
     #[test]
     fn a_clock_that_is_set_back_begins_anew() {
         let window = Duration::from_mins(5);
-        let mut series = Series::new(at(10_000), vec![0]);
-        series.look(at(10_100), &[40], window);
-        assert_eq!(series.look(at(100), &[41], window), [0]);
-        assert_eq!(series.look(at(110), &[45], window), [4]);
+        let mut series = CountWindow::new(at(10_000), vec![0]);
+        series.advance(at(10_100), &[40], window);
+        assert_eq!(series.advance(at(100), &[41], window), [0]);
+        assert_eq!(series.advance(at(110), &[45], window), [4]);
     }
 }

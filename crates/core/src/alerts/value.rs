@@ -1,81 +1,70 @@
-//! Figures that conditions are compared with, and how people read them.
+//! Measurements compared with conditions, and their display.
 
 use std::cmp::Ordering;
 use std::time::Duration;
 
-use super::trouble::Lasts;
-use crate::book::expression::{Condition, Metric, Op, Quantity, Unit};
+use super::incident::IncidentEnd;
+use crate::book::expression::{AlertMetric, Condition, MetricUnit, Quantity, ThresholdOp};
 use crate::figures::Sketch;
 use crate::limits;
 use crate::text::{self, Rate};
 
-/// The figure of a breaker that is open, and of one that has been of late.
+/// Values of a breaker that is open, and of one that was open recently.
 pub(super) const BREAKER_OPEN: f64 = 2.0;
 pub(super) const BREAKER_WAS_OPEN: f64 = 1.0;
 
-/// What was found for one thing: counts that only grow, or something as it stands.
+/// A growing counter, or a current value.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Found {
-    /// Counts since the process began: of a share its part and its whole.
+pub(super) enum Measurement {
+    /// Since process start; for a share, numerator and denominator.
     Counted(Vec<u64>),
-    /// Times since the process began.
     Timed(Sketch),
-    /// A number or an age in seconds.
-    Stands(f64),
-    /// A breaker: how often it has opened, and whether it is open.
+    /// A count, or an age in seconds.
+    Current(f64),
     Breaker {
-        /// How often it has opened.
         trips: u64,
-        /// Whether it is.
         is_open: bool,
     },
-    /// A trouble: how often it was found, and why.
-    Trouble {
-        /// How often.
+    Incident {
         count: u64,
-        /// Why, in words.
         why: String,
     },
 }
 
-/// What a figure says.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Reading {
-    /// This.
-    Says(f64),
-    /// It is past the limit, for so few that it may be chance.
+pub(super) enum MetricReading {
+    Value(f64),
+    /// Past the threshold, but with too few samples.
     Hints,
-    /// Nothing: nothing was tried.
     Silent,
 }
 
-impl Reading {
-    /// A figure that is taken of enough, or of few.
-    fn of(condition: &Condition, value: f64, enough: Enough) -> Self {
+impl MetricReading {
+    fn of(condition: &Condition, value: f64, enough: SampleSize) -> Self {
         match enough {
-            Enough::Few if is_past(condition, value) => Self::Hints,
-            Enough::Few | Enough::Enough => Self::Says(value),
+            SampleSize::Few if is_past(condition, value) => Self::Hints,
+            SampleSize::Few | SampleSize::Enough => Self::Value(value),
         }
     }
 }
 
-/// Whether there were enough to be more than chance.
+/// Whether there were enough samples to exclude chance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Enough {
+enum SampleSize {
     Enough,
     Few,
 }
 
-impl Found {
-    /// Adds what was found for something else that is not told apart from it.
-    pub(super) fn merge(&mut self, other: &Self, metric: Metric) {
+impl Measurement {
+    /// Merges a subject that is not distinguished from this one.
+    pub(super) fn merge(&mut self, other: &Self, metric: AlertMetric) {
         match (self, other) {
             (Self::Counted(own), Self::Counted(other)) => add(own, other),
             (Self::Timed(own), Self::Timed(other)) => own.merge(other),
-            (Self::Trouble { count, .. }, Self::Trouble { count: more, .. }) => *count += more,
-            (Self::Stands(own), Self::Stands(other)) => match metric {
-                // Of two that wait, the older one counts.
-                Metric::DeadLetterAge | Metric::OldestWaiting => *own = own.max(*other),
+            (Self::Incident { count, .. }, Self::Incident { count: more, .. }) => *count += more,
+            (Self::Current(own), Self::Current(other)) => match metric {
+                // The older of two ages counts.
+                AlertMetric::DeadLetterAge | AlertMetric::OldestWaiting => *own = own.max(*other),
                 _ => *own += *other,
             },
             (Self::Breaker { trips, is_open }, Self::Breaker { trips: more, is_open: also }) => {
@@ -87,7 +76,6 @@ impl Found {
     }
 }
 
-/// Adds counts to counts.
 pub(super) fn add(own: &mut Vec<u64>, other: &[u64]) {
     own.resize(own.len().max(other.len()), 0);
     for (own, other) in own.iter_mut().zip(other) {
@@ -95,59 +83,57 @@ pub(super) fn add(own: &mut Vec<u64>, other: &[u64]) {
     }
 }
 
-/// What was counted since.
 pub(super) fn since(now: &[u64], earlier: &[u64]) -> Vec<u64> {
     let earlier = earlier.iter().copied().chain(std::iter::repeat(0));
     now.iter().zip(earlier).map(|(now, earlier)| now.saturating_sub(earlier)).collect()
 }
 
-/// What counts over a window come to, in the metric's own unit: a share from 0 to 1, a number, or a number in a
-/// second.
-pub(super) fn counted(condition: &Condition, counts: &[u64], window: Duration) -> Reading {
+/// Counts of a window in the metric's unit: a share from 0 to 1, a count, or a rate per second.
+pub(super) fn counted(condition: &Condition, counts: &[u64], window: Duration) -> MetricReading {
     let at = |place: usize| counts.get(place).copied().unwrap_or_default();
     match condition.metric.unit() {
-        Unit::Share => {
+        MetricUnit::Share => {
             let (part, whole) = (at(0), at(1));
             if whole == 0 {
-                return Reading::Silent;
+                return MetricReading::Silent;
             }
             let is_enough = whole >= limits::ALERT_SHARE_OF_MIN || part >= limits::ALERT_SHARE_COUNT_MIN;
-            let enough = if is_enough { Enough::Enough } else { Enough::Few };
-            Reading::of(condition, part as f64 / whole as f64, enough)
+            let enough = if is_enough { SampleSize::Enough } else { SampleSize::Few };
+            MetricReading::of(condition, part as f64 / whole as f64, enough)
         }
-        Unit::Rate => Reading::Says(at(0) as f64 / window.as_secs_f64()),
-        Unit::Count | Unit::Duration | Unit::State => Reading::Says(at(0) as f64),
+        MetricUnit::Rate => MetricReading::Value(at(0) as f64 / window.as_secs_f64()),
+        MetricUnit::Count | MetricUnit::Duration | MetricUnit::State => MetricReading::Value(at(0) as f64),
     }
 }
 
-/// What times over a window come to, in seconds.
-pub(super) fn timed(condition: &Condition, times: &Sketch) -> Reading {
-    let Some(time) = times.quantile(0.99) else { return Reading::Silent };
+/// In seconds.
+pub(super) fn timed(condition: &Condition, times: &Sketch) -> MetricReading {
+    let Some(time) = times.quantile(0.99) else { return MetricReading::Silent };
     let is_enough = times.count() >= limits::ALERT_TIMES_OF_MIN;
-    let enough = if is_enough { Enough::Enough } else { Enough::Few };
-    Reading::of(condition, time.as_secs_f64(), enough)
+    let enough = if is_enough { SampleSize::Enough } else { SampleSize::Few };
+    MetricReading::of(condition, time.as_secs_f64(), enough)
 }
 
-/// Whether there may be nothing that the metric could be taken of, which says neither this nor that.
-pub(super) fn may_be_silent(metric: Metric) -> bool {
-    metric.unit() == Unit::Share || metric == Metric::LatencyP99
+/// Whether the metric may have no data, which neither raises nor resolves.
+pub(super) fn may_be_silent(metric: AlertMetric) -> bool {
+    metric.unit() == MetricUnit::Share || metric == AlertMetric::LatencyP99
 }
 
-/// Whether a figure is past the limit; a state is so when it is not 0.
+/// A state is past its threshold when it is not 0.
 pub(super) fn is_past(condition: &Condition, value: f64) -> bool {
     let Some(limit) = condition.limit else { return value > 0.0 };
     let bound = bound(limit.value);
-    // Shares and rates are quotients: what differs by less than this is the same.
+    // Shares and rates are quotients: smaller differences are rounding errors.
     let slack = 1e-9 * bound.abs().max(1e-9);
     match limit.op {
-        Op::Above => value > bound + slack,
-        Op::AtLeast => value >= bound - slack,
-        Op::Below => value < bound - slack,
-        Op::AtMost => value <= bound + slack,
+        ThresholdOp::Above => value > bound + slack,
+        ThresholdOp::AtLeast => value >= bound - slack,
+        ThresholdOp::Below => value < bound - slack,
+        ThresholdOp::AtMost => value <= bound + slack,
     }
 }
 
-/// A limit in the metric's own unit.
+/// The threshold in the metric's unit.
 #[must_use]
 pub fn bound(value: Quantity) -> f64 {
     match value {
@@ -158,15 +144,13 @@ pub fn bound(value: Quantity) -> f64 {
     }
 }
 
-/// Orders figures by how bad they are.
 pub(super) fn worst_first(condition: &Condition, one: f64, other: f64) -> Ordering {
     match condition.limit.map(|limit| limit.op) {
-        None | Some(Op::Above | Op::AtLeast) => other.total_cmp(&one),
-        Some(Op::Below | Op::AtMost) => one.total_cmp(&other),
+        None | Some(ThresholdOp::Above | ThresholdOp::AtLeast) => other.total_cmp(&one),
+        Some(ThresholdOp::Below | ThresholdOp::AtMost) => one.total_cmp(&other),
     }
 }
 
-/// A figure as people read it.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -174,14 +158,14 @@ pub(super) fn worst_first(condition: &Condition, one: f64, other: f64) -> Orderi
 )]
 pub(super) fn show(condition: &Condition, value: f64) -> String {
     match condition.metric {
-        Metric::ErrorRate
-        | Metric::TransientRate
-        | Metric::UnavailableRate
-        | Metric::RetryRate
-        | Metric::ExhaustedRate => format!("{}%", (value * 1_000.0).round() / 10.0),
-        Metric::DeadLetterInflow | Metric::AuthFailures => {
+        AlertMetric::ErrorRate
+        | AlertMetric::TransientRate
+        | AlertMetric::UnavailableRate
+        | AlertMetric::RetryRate
+        | AlertMetric::ExhaustedRate => format!("{}%", (value * 1_000.0).round() / 10.0),
+        AlertMetric::DeadLetterInflow | AlertMetric::AuthFailures => {
             let Some(rate) = Rate::per_second(value) else { return "0".to_owned() };
-            // The unit is the one that the book uses.
+            // In the unit of the book.
             let window = condition.window().unwrap_or(Duration::from_mins(1));
             let (unit, seconds) = match window.as_secs() {
                 0..=1 => ("s", 1.0),
@@ -190,13 +174,15 @@ pub(super) fn show(condition: &Condition, value: f64) -> String {
             };
             format!("{}/{unit}", (rate.as_per_second() * seconds * 10.0).round() / 10.0)
         }
-        Metric::DeadLetterAge | Metric::OldestWaiting => {
+        AlertMetric::DeadLetterAge | AlertMetric::OldestWaiting => {
             text::show_rounded(Duration::try_from_secs_f64(value).unwrap_or_default())
         }
-        Metric::LatencyP99 => text::show_measured(Duration::try_from_secs_f64(value).unwrap_or_default()),
-        Metric::BreakerOpen => if value > 0.0 { "open" } else { "closed" }.to_owned(),
+        AlertMetric::LatencyP99 => {
+            text::show_measured(Duration::try_from_secs_f64(value).unwrap_or_default())
+        }
+        AlertMetric::BreakerOpen => if value > 0.0 { "open" } else { "closed" }.to_owned(),
         // It may be closed again by now.
-        Metric::BreakerOpened => {
+        AlertMetric::BreakerOpened => {
             let within = text::show_duration(limits::BREAKER_OPENED_WITHIN);
             if value >= BREAKER_OPEN {
                 "open".to_owned()
@@ -206,18 +192,20 @@ pub(super) fn show(condition: &Condition, value: f64) -> String {
                 "closed".to_owned()
             }
         }
-        Metric::Trouble(trouble) => trouble.words().to_owned(),
-        Metric::DeadLetters | Metric::ConfigFailures | Metric::ConsumerLag => (value as u64).to_string(),
+        AlertMetric::Incident(incident) => incident.words().to_owned(),
+        AlertMetric::DeadLetters | AlertMetric::ConfigFailures | AlertMetric::ConsumerLag => {
+            (value as u64).to_string()
+        }
     }
 }
 
-/// A figure with the words that say why, as people read it.
 pub(super) fn show_with(condition: &Condition, value: f64, why: Option<&str>) -> String {
     let mut shown = show(condition, value);
     if let Some(why) = why.filter(|why| !why.is_empty()) {
         shown.push_str(&format!(": {why}"));
     }
-    if matches!(condition.metric, Metric::Trouble(trouble) if trouble.lasts() == Lasts::AWhile) && value > 1.0
+    if matches!(condition.metric, AlertMetric::Incident(incident) if incident.lasts() == IncidentEnd::Expires)
+        && value > 1.0
     {
         shown.push_str(&format!(", {value} times"));
     }

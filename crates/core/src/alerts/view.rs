@@ -1,50 +1,50 @@
-//! Alerts as they are shown.
+//! Alerts as the API shows them.
 
 use serde::{Deserialize, Serialize};
 
-use super::notice::Subject;
+use super::notice::AlertSubject;
 use crate::time::Timestamp;
 
-/// One alert as it stands.
+/// The current state of one alert.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct AlertView {
-    /// Its name.
+    /// The alert's name.
     pub name: String,
-    /// The condition as it stands in the rule book.
+    /// The condition from the rule book.
     pub when: String,
     /// How urgent it is: `warning`, `medium`, `high` or `critical`.
     pub severity: String,
-    /// Who is told.
+    /// Receivers.
     pub to: Vec<String>,
-    /// Who is told next, as long as it is not over.
+    /// Receivers notified next while it fires.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub escalate: Vec<String>,
     /// What to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
-    /// The line of the rule book; none is on by itself.
+    /// The line in the rule book; none if it is on by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
-    /// What it looks at, if that is not everything: `service orders`.
+    /// Its scope, unless it is everything: `service orders`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub covers: Option<String>,
-    /// Where it stands.
+    /// The alert's state.
     pub state: AlertState,
-    /// Since when it is pending or fires.
+    /// When it became pending or started firing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// The figure as it was last seen, where there is one for all: of several subjects it is the worst.
+    /// The last measured value; with several subjects, the worst.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
-    /// What it is pending or raised for, at most [`crate::limits::ALERT_SUBJECTS_SHOWN_MAX`].
-    pub subjects: Vec<Subject>,
-    /// How many more there are than are listed.
+    /// Subjects it is pending or firing for, at most [`crate::limits::ALERT_SUBJECTS_SHOWN_MAX`].
+    pub subjects: Vec<AlertSubject>,
+    /// Number of subjects beyond those listed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more: u64,
-    /// How many messages went out since it began.
+    /// Notices sent since it started firing.
     pub told: u32,
-    /// When the last of them did.
+    /// When the last notice was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_told_at: Option<Timestamp>,
 }
@@ -54,21 +54,20 @@ const fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// Where an alert stands.
+/// The state of an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum AlertState {
-    /// Its condition does not hold.
+    /// The condition does not hold.
     Quiet,
-    /// It holds, and not yet for as long as it must.
+    /// The condition holds, but not for long enough.
     Pending,
-    /// It is raised.
+    /// The alert is raised.
     Firing,
 }
 
 impl AlertState {
-    /// As it is written.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! Holds every alert of a book against samples, and says who is to be told what.
+//! Evaluates every alert of a book against samples and returns the notices to send.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -6,202 +6,202 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::covers::{self, Covers, Named};
 use super::gather::{Groups, gather, is_barred, needs_letters};
-use super::notice::{Notice, Subject};
-use super::sample::{Sample, Wants};
-use super::series::Series;
-use super::standing::{self, Evidence, Standing, step};
-use super::tell::{self, Face, Firing, Gates, Route, Severity};
-use super::times::Times;
-use super::trouble::Lasts;
-use super::value::{self, Found, Reading};
+use super::incident::IncidentEnd;
+use super::latency::LatencyWindow;
+use super::notice::{AlertNotice, AlertSubject};
+use super::notify::{self, AlertHeader, Firing, ReceiverGates, ReceiverState};
+use super::sample::{AlertSample, SampleNeeds};
+use super::scope::{self, AlertScope, NamedAlert};
+use super::series::CountWindow;
+use super::state::{self, SubjectEvidence, SubjectState, step};
+use super::value::{self, Measurement, MetricReading};
 use super::view::{AlertState, AlertView};
 use crate::book::RuleBook;
-use crate::book::expression::{Condition, Metric};
+use crate::book::expression::{AlertMetric, Condition};
 use crate::figures::{OTHER, Sketch};
 use crate::limits;
 use crate::time::Timestamp;
 
-/// All alerts of a book and where they stand.
 #[derive(Clone, Debug, Default)]
-pub struct Watch {
-    /// In the order of the book.
-    alarms: Vec<Alarm>,
-    /// Alerts that the book does not have any more, of which somebody is still to be told that they are over.
-    farewells: BTreeMap<String, Farewell>,
-    gates: Gates,
+pub struct AlertWatch {
+    /// In book order.
+    alerts: Vec<WatchedAlert>,
+    /// Alerts no longer in the book whose "resolved" notices are still due.
+    ended_alerts: BTreeMap<String, EndedAlert>,
+    gates: ReceiverGates,
 }
 
-/// One alert and where it stands.
 #[derive(Clone, Debug)]
-struct Alarm {
-    /// What tells it from all others of the book.
+struct WatchedAlert {
     key: String,
-    covers: Covers,
+    covers: AlertScope,
     condition: Condition,
-    face: Face,
+    header: AlertHeader,
     to: Vec<String>,
     escalate: Vec<String>,
     repeat: Duration,
     line: u32,
-    memory: Memory,
-    /// The worst figure of the last look.
+    memory: AlertMemory,
+    /// The worst value of the last evaluation.
     last: Option<f64>,
 }
 
-/// What an alert remembers from look to look.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Memory {
-    /// When it was last looked at; what is counted for the first time after that began at nothing.
+struct AlertMemory {
+    /// The last evaluation; a counter that appears later started from zero.
     looked_at: Option<Timestamp>,
-    /// Counts over its window, by what they are about.
-    series: BTreeMap<String, Series>,
-    /// Times over its window, by what they are about.
+    series: BTreeMap<String, CountWindow>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    times: BTreeMap<String, Times>,
-    /// What it holds for, or held until a moment ago.
-    standings: BTreeMap<String, Standing>,
-    /// Since when it fires.
+    times: BTreeMap<String, LatencyWindow>,
+    /// Subjects for which the condition holds, or recently held.
+    #[serde(rename = "standings")]
+    subject_states: BTreeMap<String, SubjectState>,
     firing_since: Option<Timestamp>,
-    /// Who was told what.
-    routes: BTreeMap<String, Route>,
+    routes: BTreeMap<String, ReceiverState>,
 }
 
-/// An alert that is no longer watched, and those who wait to hear that it is over.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Farewell {
-    face: Face,
-    routes: BTreeMap<String, Route>,
+struct EndedAlert {
+    #[serde(rename = "face")]
+    header: AlertHeader,
+    routes: BTreeMap<String, ReceiverState>,
 }
 
-/// What is to be kept over a restart, so that nothing is said twice and nothing is forgotten.
+/// State kept over a restart, so that no notice is repeated or lost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Saved {
+pub struct SavedAlerts {
     alerts: BTreeMap<String, SavedAlert>,
-    farewells: BTreeMap<String, Farewell>,
+    #[serde(rename = "farewells")]
+    ended_alerts: BTreeMap<String, EndedAlert>,
     spent: BTreeMap<String, Vec<Timestamp>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct SavedAlert {
-    face: Face,
-    memory: Memory,
+    #[serde(rename = "face")]
+    header: AlertHeader,
+    memory: AlertMemory,
 }
 
-impl Watch {
-    /// Watches for the alerts of a book, in a process that begins to count now.
+impl AlertWatch {
+    /// For a process that starts counting now.
     #[must_use]
     pub fn new(book: &RuleBook, now: Timestamp) -> Self {
         let mut watch = Self::default();
         watch.change(book);
-        // Counts begin at nothing; what people are told of at once may have been found before the first look.
-        let is_trouble = |alarm: &Alarm| matches!(alarm.condition.metric, Metric::Trouble(_));
-        for alarm in watch.alarms.iter_mut().filter(|alarm| !is_trouble(alarm)) {
-            alarm.memory.looked_at = Some(now);
+        // Counters start at zero; incidents may have been reported before the first evaluation.
+        let is_incident =
+            |watched: &WatchedAlert| matches!(watched.condition.metric, AlertMetric::Incident(_));
+        for watched in watch.alerts.iter_mut().filter(|watched| !is_incident(watched)) {
+            watched.memory.looked_at = Some(now);
         }
         watch
     }
 
-    /// Goes on with another book. Alerts that stay keep their state; of one that goes, everybody who was told of
-    /// it is told that it is over.
+    /// Switches to another book. Alerts in both keep their state; receivers of a removed alert get "resolved".
     pub fn change(&mut self, book: &RuleBook) {
         let receivers = book.sections().receivers.iter().map(|(name, at)| (name, &at.value));
         self.gates.change(receivers);
-        let before: Vec<Alarm> = std::mem::take(&mut self.alarms);
-        let mut known: BTreeMap<String, (Face, Memory)> =
-            before.into_iter().map(|alarm| (alarm.key, (alarm.face, alarm.memory))).collect();
-        self.alarms = alarms(book);
-        for alarm in &mut self.alarms {
-            if let Some((face, memory)) = known.remove(&alarm.key) {
-                alarm.take_over(&face, memory);
-            } else if let Some(farewell) = self.farewells.remove(&alarm.key) {
-                alarm.memory.routes = farewell.routes;
+        let before: Vec<WatchedAlert> = std::mem::take(&mut self.alerts);
+        let mut known: BTreeMap<String, (AlertHeader, AlertMemory)> =
+            before.into_iter().map(|watched| (watched.key, (watched.header, watched.memory))).collect();
+        self.alerts = watched_alerts(book);
+        for watched in &mut self.alerts {
+            if let Some((header, memory)) = known.remove(&watched.key) {
+                watched.take_over(&header, memory);
+            } else if let Some(ended) = self.ended_alerts.remove(&watched.key) {
+                watched.memory.routes = ended.routes;
             }
         }
         let gone = known.into_iter().filter(|(_, (_, memory))| !memory.routes.is_empty());
-        let farewell =
-            |(key, (face, memory)): (String, (Face, Memory))| (key, Farewell { face, routes: memory.routes });
-        self.farewells.extend(gone.map(farewell));
+        let ended = |(key, (header, memory)): (String, (AlertHeader, AlertMemory))| {
+            (key, EndedAlert { header, routes: memory.routes })
+        };
+        self.ended_alerts.extend(gone.map(ended));
     }
 
-    /// What the next sample must have.
     #[must_use]
-    pub fn wants(&self) -> Wants {
-        let is_of = |alarm: &Alarm, metrics: [Metric; 2]| metrics.contains(&alarm.condition.metric);
-        Wants {
-            oldest: self.alarms.iter().any(|a| is_of(a, [Metric::DeadLetterAge, Metric::OldestWaiting])),
-            letters: self.alarms.iter().any(|alarm| needs_letters(&alarm.condition, &alarm.covers)),
+    pub fn needs(&self) -> SampleNeeds {
+        let is_of =
+            |watched: &WatchedAlert, metrics: [AlertMetric; 2]| metrics.contains(&watched.condition.metric);
+        SampleNeeds {
+            oldest: self
+                .alerts
+                .iter()
+                .any(|a| is_of(a, [AlertMetric::DeadLetterAge, AlertMetric::OldestWaiting])),
+            letters: self.alerts.iter().any(|watched| needs_letters(&watched.condition, &watched.covers)),
         }
     }
 
-    /// Looks at a sample and says who is to be told what: the most urgent first.
+    /// Evaluates a sample and returns the notices to send, most urgent first.
     ///
-    /// What it returns counts as told. Whoever cannot pass it on keeps it until they can.
-    pub fn look(&mut self, sample: &Sample<'_>) -> Vec<Notice> {
-        for alarm in &mut self.alarms {
-            alarm.look(sample);
+    /// Returned notices count as sent; the caller must keep them until they are.
+    pub fn evaluate(&mut self, sample: &AlertSample<'_>) -> Vec<AlertNotice> {
+        for watched in &mut self.alerts {
+            watched.evaluate(sample);
         }
-        let mut order: Vec<usize> = (0..self.alarms.len()).collect();
-        order.sort_by_key(|place| std::cmp::Reverse(self.alarms[*place].face.severity));
+        let mut order: Vec<usize> = (0..self.alerts.len()).collect();
+        order.sort_by_key(|place| std::cmp::Reverse(self.alerts[*place].header.severity));
         let mut notices = Vec::new();
         for place in order {
-            notices.extend(self.alarms[place].tell(&mut self.gates, sample.at));
+            notices.extend(self.alerts[place].due_notices(&mut self.gates, sample.at));
         }
         let gates = &mut self.gates;
-        self.farewells.retain(|_, farewell| {
-            notices.extend(tell::over(&farewell.face, &mut farewell.routes, gates, sample.at));
-            !farewell.routes.is_empty()
+        self.ended_alerts.retain(|_, ended| {
+            notices.extend(notify::over(&ended.header, &mut ended.routes, gates, sample.at));
+            !ended.routes.is_empty()
         });
         notices
     }
 
-    /// Every alert as it stands, in the order of the book.
     #[must_use]
     pub fn views(&self) -> Vec<AlertView> {
-        self.alarms.iter().map(Alarm::view).collect()
+        self.alerts.iter().map(WatchedAlert::view).collect()
     }
 
-    /// What is to be kept over a restart.
     #[must_use]
-    pub fn save(&self) -> Saved {
-        let saved = |alarm: &Alarm| SavedAlert { face: alarm.face.clone(), memory: alarm.memory.clone() };
-        Saved {
-            alerts: self.alarms.iter().map(|alarm| (alarm.key.clone(), saved(alarm))).collect(),
-            farewells: self.farewells.clone(),
+    pub fn save(&self) -> SavedAlerts {
+        let saved = |watched: &WatchedAlert| SavedAlert {
+            header: watched.header.clone(),
+            memory: watched.memory.clone(),
+        };
+        SavedAlerts {
+            alerts: self.alerts.iter().map(|watched| (watched.key.clone(), saved(watched))).collect(),
+            ended_alerts: self.ended_alerts.clone(),
             spent: self.gates.spent().clone(),
         }
     }
 
-    /// Goes on where an earlier process stopped; this one has begun to count from nothing.
-    pub fn restore(&mut self, saved: Saved) {
-        let Saved { mut alerts, farewells, spent } = saved;
+    /// Continues from an earlier process; this one counts from zero.
+    pub fn restore(&mut self, saved: SavedAlerts) {
+        let SavedAlerts { mut alerts, ended_alerts, spent } = saved;
         self.gates.restore(spent);
-        self.farewells = farewells;
-        for alarm in &mut self.alarms {
-            if let Some(SavedAlert { face, mut memory }) = alerts.remove(&alarm.key) {
-                memory.series.values_mut().for_each(Series::carry_over);
-                alarm.take_over(&face, memory);
-            } else if let Some(farewell) = self.farewells.remove(&alarm.key) {
-                alarm.memory.routes = farewell.routes;
+        self.ended_alerts = ended_alerts;
+        for watched in &mut self.alerts {
+            if let Some(SavedAlert { header, mut memory }) = alerts.remove(&watched.key) {
+                memory.series.values_mut().for_each(CountWindow::carry_over);
+                watched.take_over(&header, memory);
+            } else if let Some(ended) = self.ended_alerts.remove(&watched.key) {
+                watched.memory.routes = ended.routes;
             }
         }
         let gone = alerts.into_iter().filter(|(_, saved)| !saved.memory.routes.is_empty());
-        let farewell = |saved: SavedAlert| Farewell { face: saved.face, routes: saved.memory.routes };
-        self.farewells.extend(gone.map(|(key, saved)| (key, farewell(saved))));
+        let ended = |saved: SavedAlert| EndedAlert { header: saved.header, routes: saved.memory.routes };
+        self.ended_alerts.extend(gone.map(|(key, saved)| (key, ended(saved))));
     }
 }
 
-fn alarms(book: &RuleBook) -> Vec<Alarm> {
-    covers::watched(book.sections()).into_iter().map(Alarm::new).collect()
+fn watched_alerts(book: &RuleBook) -> Vec<WatchedAlert> {
+    scope::watched(book.sections()).into_iter().map(WatchedAlert::new).collect()
 }
 
-impl Alarm {
-    fn new(Named { key, name, covers, alert }: Named<'_>) -> Self {
-        let face = Face {
+impl WatchedAlert {
+    fn new(NamedAlert { key, name, covers, alert }: NamedAlert<'_>) -> Self {
+        let header = AlertHeader {
             name,
             covers: covers.shown(),
-            severity: Severity(alert.severity),
+            severity: alert.severity,
             condition: alert.when.to_string(),
             action: alert.action.clone(),
         };
@@ -209,23 +209,23 @@ impl Alarm {
             key,
             covers,
             condition: alert.when.clone(),
-            face,
+            header,
             to: alert.to.clone(),
             escalate: alert.escalate.clone(),
             repeat: alert.repeats_every(),
             line: alert.span.position.line,
-            memory: Memory::default(),
+            memory: AlertMemory::default(),
             last: None,
         }
     }
 
-    /// Goes on with what the alert of this name remembers; another condition begins anew, and those who were told
-    /// of the old one hear how it ends.
-    fn take_over(&mut self, before: &Face, memory: Memory) {
-        if before.condition == self.face.condition {
+    /// Takes over the state of the alert with this name. A changed condition starts anew, but receivers of the
+    /// old one still get "resolved".
+    fn take_over(&mut self, before: &AlertHeader, memory: AlertMemory) {
+        if before.condition == self.header.condition {
             self.memory = memory;
-            if self.condition.metric == Metric::LatencyP99 {
-                // Counts by coarse ranges, of a build that had no finer ones.
+            if self.condition.metric == AlertMetric::LatencyP99 {
+                // Older builds saved coarser ranges.
                 self.memory.series.clear();
             }
         } else {
@@ -233,16 +233,16 @@ impl Alarm {
         }
     }
 
-    const fn times(&self) -> standing::Times {
+    const fn times(&self) -> state::AlertTimes {
         let lasting = match self.condition.lasting {
             Some(lasting) => lasting,
             None => Duration::ZERO,
         };
         let silent_for = limits::ALERT_SILENT_FOR;
-        if let Metric::Trouble(trouble) = self.condition.metric
-            && matches!(trouble.lasts(), Lasts::AWhile)
+        if let AlertMetric::Incident(incident) = self.condition.metric
+            && matches!(incident.lasts(), IncidentEnd::Expires)
         {
-            return standing::Times { lasting, quiet_for: limits::TROUBLE_LASTS, silent_for };
+            return state::AlertTimes { lasting, quiet_for: limits::TROUBLE_LASTS, silent_for };
         }
         let longest = match (self.condition.over, self.condition.lasting) {
             (Some(span), _) | (None, Some(span)) => span,
@@ -250,81 +250,88 @@ impl Alarm {
         };
         let is_shorter = longest.as_nanos() < limits::ALERT_QUIET_FOR.as_nanos();
         let quiet_for = if is_shorter { longest } else { limits::ALERT_QUIET_FOR };
-        standing::Times { lasting, quiet_for, silent_for }
+        state::AlertTimes { lasting, quiet_for, silent_for }
     }
 
-    /// Looks at a sample; one without what this alert needs leaves it as it is.
-    fn look(&mut self, sample: &Sample<'_>) {
+    /// A sample without the needed data leaves the alert unchanged.
+    fn evaluate(&mut self, sample: &AlertSample<'_>) {
         let looked_at = self.memory.looked_at;
         let Some(groups) = gather(sample, &self.condition, &self.covers, looked_at) else { return };
         let mut groups = self.bounded(groups);
         let now = sample.at;
-        // A process that has just begun to count has not met all that an earlier one had counted.
+        // A new process has not seen every subject that an earlier one counted.
         for of in self.memory.times.keys() {
-            groups.entry(of.clone()).or_insert_with(|| Found::Timed(Sketch::default()));
+            groups.entry(of.clone()).or_insert_with(|| Measurement::Timed(Sketch::default()));
         }
         if self.condition.metric.has_window() {
             for of in self.memory.series.keys() {
-                groups.entry(of.clone()).or_insert_with(|| Found::Counted(Vec::new()));
+                groups.entry(of.clone()).or_insert_with(|| Measurement::Counted(Vec::new()));
             }
         }
         self.last = None;
-        let mut found: BTreeMap<String, Evidence> = BTreeMap::new();
+        let mut found: BTreeMap<String, SubjectEvidence> = BTreeMap::new();
         for (of, what) in groups {
             let why = match &what {
-                Found::Trouble { why, .. } => Some(why.clone()),
-                Found::Counted(_) | Found::Timed(_) | Found::Stands(_) | Found::Breaker { .. } => None,
+                Measurement::Incident { why, .. } => Some(why.clone()),
+                Measurement::Counted(_)
+                | Measurement::Timed(_)
+                | Measurement::Current(_)
+                | Measurement::Breaker { .. } => None,
             };
             let evidence = match self.reading(&of, what, now) {
-                Reading::Says(value) => {
+                MetricReading::Value(value) => {
                     let last = self
                         .last
                         .filter(|last| value::worst_first(&self.condition, *last, value) == Ordering::Less);
                     self.last = Some(last.unwrap_or(value));
                     let holds = value::is_past(&self.condition, value);
-                    if holds { Evidence::Holds { value, why } } else { Evidence::Not }
+                    if holds { SubjectEvidence::Holds { value, why } } else { SubjectEvidence::Not }
                 }
-                Reading::Hints => Evidence::Hints,
-                Reading::Silent => Evidence::Silent,
+                MetricReading::Hints => SubjectEvidence::Hints,
+                MetricReading::Silent => SubjectEvidence::Silent,
             };
             found.insert(of, evidence);
         }
         self.memory.looked_at = Some(now);
 
         let times = self.times();
-        let absent =
-            if value::may_be_silent(self.condition.metric) { Evidence::Silent } else { Evidence::Not };
-        let mut before = std::mem::take(&mut self.memory.standings);
+        let absent = if value::may_be_silent(self.condition.metric) {
+            SubjectEvidence::Silent
+        } else {
+            SubjectEvidence::Not
+        };
+        let mut before = std::mem::take(&mut self.memory.subject_states);
         for of in before.keys() {
             found.entry(of.clone()).or_insert_with(|| absent.clone());
         }
-        let standings = found.into_iter().filter_map(|(of, evidence)| {
-            let standing = before.remove(&of);
+        let subject_states = found.into_iter().filter_map(|(of, evidence)| {
+            let subject_state = before.remove(&of);
             let evidence = match evidence {
-                // Whether a breaker is why is of interest only where something is raised.
-                Evidence::Silent
-                    if standing.is_some() && is_barred(sample, &self.condition, &self.covers, &of) =>
+                // Only a raised subject can be barred by a breaker.
+                SubjectEvidence::Silent
+                    if subject_state.is_some() && is_barred(sample, &self.condition, &self.covers, &of) =>
                 {
-                    Evidence::Barred
+                    SubjectEvidence::Barred
                 }
                 evidence => evidence,
             };
-            Some((of, step(standing, evidence, times, now)?))
+            Some((of, step(subject_state, evidence, times, now)?))
         });
-        self.memory.standings = standings.collect();
-        let Memory { series, times, standings, .. } = &mut self.memory;
-        series.retain(|of, series| standings.contains_key(of) || !series.is_idle());
-        times.retain(|of, times| standings.contains_key(of) || !times.is_idle());
-        let fires = self.memory.standings.values().any(Standing::is_firing);
+        self.memory.subject_states = subject_states.collect();
+        let AlertMemory { series, times, subject_states, .. } = &mut self.memory;
+        series.retain(|of, series| subject_states.contains_key(of) || !series.is_idle());
+        times.retain(|of, times| subject_states.contains_key(of) || !times.is_idle());
+        let fires = self.memory.subject_states.values().any(SubjectState::is_firing);
         self.memory.firing_since = fires.then(|| self.memory.firing_since.unwrap_or(now));
     }
 
-    /// The groups that have a place of their own; the rest are counted together.
+    /// Subjects beyond the bound are counted together.
     fn bounded(&self, groups: Groups) -> Groups {
-        let Memory { series, times, standings, .. } = &self.memory;
-        let is_known =
-            |of: &String| series.contains_key(of) || times.contains_key(of) || standings.contains_key(of);
-        let known = series.len().max(times.len()).max(standings.len());
+        let AlertMemory { series, times, subject_states, .. } = &self.memory;
+        let is_known = |of: &String| {
+            series.contains_key(of) || times.contains_key(of) || subject_states.contains_key(of)
+        };
+        let known = series.len().max(times.len()).max(subject_states.len());
         let mut free = limits::ALERT_GROUPS_MAX.saturating_sub(known);
         let mut bounded = Groups::new();
         for (of, found) in groups {
@@ -334,42 +341,41 @@ impl Alarm {
             }
             let of = if has_place { of } else { OTHER.to_owned() };
             match bounded.get_mut(&of) {
-                Some(known) => Found::merge(known, &found, self.condition.metric),
+                Some(known) => Measurement::merge(known, &found, self.condition.metric),
                 None => drop(bounded.insert(of, found)),
             }
         }
         bounded
     }
 
-    /// What was found in the metric's own unit.
-    fn reading(&mut self, of: &str, found: Found, now: Timestamp) -> Reading {
+    fn reading(&mut self, of: &str, found: Measurement, now: Timestamp) -> MetricReading {
         let window = self.condition.window().unwrap_or(limits::BREAKER_OPENED_WITHIN);
         let looked_at = self.memory.looked_at;
         let mut within = |counts: &[u64]| {
             let series = self.memory.series.entry(of.to_owned()).or_insert_with(|| match looked_at {
-                // It was not there at the last look, so nothing had been counted by then.
-                Some(at) => Series::new(at, vec![0; counts.len()]),
-                None => Series::new(now, counts.to_vec()),
+                // It was absent at the last evaluation, so its count was zero.
+                Some(at) => CountWindow::new(at, vec![0; counts.len()]),
+                None => CountWindow::new(now, counts.to_vec()),
             });
-            series.look(now, counts, window)
+            series.advance(now, counts, window)
         };
         match found {
-            Found::Stands(value) => Reading::Says(value),
-            Found::Trouble { count, .. } => Reading::Says(count as f64),
-            Found::Timed(counted) => {
+            Measurement::Current(value) => MetricReading::Value(value),
+            Measurement::Incident { count, .. } => MetricReading::Value(count as f64),
+            Measurement::Timed(counted) => {
                 let times = self.memory.times.entry(of.to_owned()).or_insert_with(|| match looked_at {
-                    Some(_) => Times::default(),
-                    None => Times::new(counted.clone()),
+                    Some(_) => LatencyWindow::default(),
+                    None => LatencyWindow::new(counted.clone()),
                 });
-                value::timed(&self.condition, &times.look(now, &counted, window))
+                value::timed(&self.condition, &times.advance(now, &counted, window))
             }
-            Found::Counted(counts) => {
+            Measurement::Counted(counts) => {
                 let counts = within(&counts);
                 value::counted(&self.condition, &counts, window)
             }
-            Found::Breaker { trips, is_open } => {
+            Measurement::Breaker { trips, is_open } => {
                 let has_opened = within(&[trips])[0] > 0;
-                Reading::Says(match (is_open, has_opened) {
+                MetricReading::Value(match (is_open, has_opened) {
                     (true, _) => value::BREAKER_OPEN,
                     (false, true) => value::BREAKER_WAS_OPEN,
                     (false, false) => 0.0,
@@ -378,48 +384,47 @@ impl Alarm {
         }
     }
 
-    /// What is owed now.
-    fn tell(&mut self, gates: &mut Gates, now: Timestamp) -> Vec<Notice> {
+    fn due_notices(&mut self, gates: &mut ReceiverGates, now: Timestamp) -> Vec<AlertNotice> {
         let Some(since) = self.memory.firing_since else {
-            return tell::over(&self.face, &mut self.memory.routes, gates, now);
+            return notify::over(&self.header, &mut self.memory.routes, gates, now);
         };
         let subjects = self.subjects(AlertState::Firing);
         let firing = Firing { since, subjects: &subjects, repeat: self.repeat };
-        let severity = self.face.severity.0;
-        // The next in line is told when the time to respond has passed once more.
+        let severity = self.header.severity;
+        // One escalation step per response time.
         let steps = (1..)
             .zip(&self.escalate)
             .filter(|(times, _)| now.since(since) >= severity.response_time().saturating_mul(*times));
         let mut receivers: Vec<&str> = self.to.iter().map(String::as_str).collect();
         receivers.extend(steps.map(|(_, receiver)| receiver.as_str()));
-        let mut told = Vec::new();
+        let mut notified = Vec::new();
         let mut notices = Vec::new();
         for receiver in receivers {
-            if told.contains(&receiver) || !gates.hears(receiver, severity) {
+            if notified.contains(&receiver) || !gates.accepts(receiver, severity) {
                 continue;
             }
-            told.push(receiver);
+            notified.push(receiver);
             let routes = &mut self.memory.routes;
-            notices.extend(tell::firing(&self.face, firing, receiver, routes, gates, now));
+            notices.extend(notify::firing(&self.header, firing, receiver, routes, gates, now));
         }
         notices
     }
 
-    /// What it is pending or raised for, the worst first.
-    fn subjects(&self, state: AlertState) -> Vec<Subject> {
-        let wanted = |standing: &&Standing| match state {
-            AlertState::Firing => standing.is_firing(),
+    /// Worst first.
+    fn subjects(&self, state: AlertState) -> Vec<AlertSubject> {
+        let wanted = |subject_state: &&SubjectState| match state {
+            AlertState::Firing => subject_state.is_firing(),
             AlertState::Pending | AlertState::Quiet => true,
         };
-        let mut found: Vec<(&String, &Standing)> =
-            self.memory.standings.iter().filter(|(_, standing)| wanted(standing)).collect();
+        let mut found: Vec<(&String, &SubjectState)> =
+            self.memory.subject_states.iter().filter(|(_, subject_state)| wanted(subject_state)).collect();
         found.sort_by(|(one_of, one), (other_of, other)| {
             value::worst_first(&self.condition, one.value, other.value).then_with(|| one_of.cmp(other_of))
         });
-        let subject = |(of, standing): (&String, &Standing)| Subject {
+        let subject = |(of, subject_state): (&String, &SubjectState)| AlertSubject {
             of: of.clone(),
-            value: value::show_with(&self.condition, standing.value, standing.why.as_deref()),
-            since: standing.since,
+            value: value::show_with(&self.condition, subject_state.value, subject_state.why.as_deref()),
+            since: subject_state.since,
         };
         found.into_iter().map(subject).collect()
     }
@@ -428,34 +433,34 @@ impl Alarm {
         let memory = &self.memory;
         let state = match memory.firing_since {
             Some(_) => AlertState::Firing,
-            None if memory.standings.is_empty() => AlertState::Quiet,
+            None if memory.subject_states.is_empty() => AlertState::Quiet,
             None => AlertState::Pending,
         };
         let mut subjects = self.subjects(state);
         let more = subjects.len().saturating_sub(limits::ALERT_SUBJECTS_SHOWN_MAX);
         subjects.truncate(limits::ALERT_SUBJECTS_SHOWN_MAX);
-        // What fires shows its own figure, and not that of something else which may be well.
+        // A firing alert shows the value of its subject.
         let value = match (subjects.first(), self.condition.metric) {
             (Some(worst), _) => Some(worst.value.clone()),
-            (None, Metric::Trouble(_)) => None,
+            (None, AlertMetric::Incident(_)) => None,
             (None, _) => self.last.map(|last| value::show(&self.condition, last)),
         };
-        let pending_since = memory.standings.values().map(|standing| standing.since).min();
+        let pending_since = memory.subject_states.values().map(|subject_state| subject_state.since).min();
         AlertView {
-            name: self.face.name.clone(),
-            when: self.face.condition.clone(),
-            severity: self.face.severity.0.as_str().to_owned(),
+            name: self.header.name.clone(),
+            when: self.header.condition.clone(),
+            severity: self.header.severity.as_str().to_owned(),
             to: self.to.clone(),
             escalate: self.escalate.clone(),
-            action: self.face.action.clone(),
+            action: self.header.action.clone(),
             line: (self.line > 0).then_some(self.line),
-            covers: self.face.covers.clone(),
+            covers: self.header.covers.clone(),
             state,
             since: memory.firing_since.or(pending_since),
             value,
             subjects,
             more: more as u64,
-            told: memory.routes.values().map(|route| route.told).sum(),
+            told: memory.routes.values().map(|route| route.sent).sum(),
             last_told_at: memory.routes.values().filter_map(|route| route.last_at).max(),
         }
     }

@@ -1,27 +1,25 @@
-//! Which texts are addresses of HTTP servers: what this takes, the HTTP client of the runtime can call.
+//! Addresses of HTTP servers: everything accepted here can be called by the runtime's HTTP client.
 //!
-//! The client has a parser of its own, which core does not depend on; a test beside the client holds the two
-//! against each other.
+//! The client has its own parser, which core does not depend on; a test beside the client compares the two.
 
 use std::net::Ipv6Addr;
 
-/// The longest address that the HTTP client reads.
+/// Limit of the HTTP client.
 const BYTES_MAX: usize = 65_534;
-/// Colons in what stands before the `@`, beyond which the HTTP client gives up.
+/// Limit of the HTTP client for colons before the `@`.
 const USER_COLONS_MAX: usize = 8;
 
-/// Why a text is no address that can be called.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressFault {
-    /// No scheme, no host, or a character that cannot stand where it does.
-    #[error("this is no address such as https://example.com/events")]
+    /// No scheme, no host, or an invalid character.
+    #[error("invalid address; expected one such as https://example.com/events")]
     Syntax,
-    /// The port is no number, or one that does not exist.
-    #[error("port `{0}` is no number from 1 to 65535")]
+    /// Not a number from 1 to 65535.
+    #[error("port `{0}` is not a number from 1 to 65535")]
     Port(String),
 }
 
-/// Checks an address: `http` or `https`, a host, a port from 1 to 65535 if there is one, and a path.
+/// Accepts `http` or `https`, a host, an optional port and a path.
 pub fn check_address(text: &str) -> Result<(), AddressFault> {
     let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
     let rest = rest.filter(|_| text.len() <= BYTES_MAX).ok_or(AddressFault::Syntax)?;
@@ -41,7 +39,7 @@ pub fn check_address(text: &str) -> Result<(), AddressFault> {
     if is_user && is_path(path) { Ok(()) } else { Err(AddressFault::Syntax) }
 }
 
-/// What follows a host; none if there is no host.
+/// The rest after the host; `None` without a host.
 fn after_host(place: &str) -> Option<&str> {
     if let Some(literal) = place.strip_prefix('[') {
         let (literal, rest) = literal.split_once(']')?;
@@ -51,12 +49,11 @@ fn after_host(place: &str) -> Option<&str> {
     (!host.is_empty() && host.chars().all(is_plain)).then_some(rest)
 }
 
-/// A character that means nothing special in a host or in a user.
 fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || "!$&'()*+,-.;=_~".contains(c)
 }
 
-/// Whether a path, a query and a fragment hold nothing that must be escaped.
+/// Whether path, query and fragment need no escaping.
 fn is_path(text: &str) -> bool {
     // A fragment is not sent.
     let text = text.split('#').next().unwrap_or_default();

@@ -1,10 +1,10 @@
-//! Connectors: everything that can stand under `target`, `sources`, `secrets`, `archive` or `receivers`.
+//! Connectors: the kinds of `target`, `sources`, `secrets`, `archive` and `receivers`.
 //!
 //! A kind is one [`Connector`]: its key, the keys beside it, how its settings are read, and what the book, the
 //! lints, the simulator and the masks ask about it. [`Connectors`] is the table of all kinds of a build, and an
-//! argument wherever a book is read. Running it is the job of another crate.
+//! argument wherever a book is read. Running a connector is the job of another crate.
 //!
-//! Invariant: no other code asks which kind it has before it; it asks the connector and its [`Profile`].
+//! Invariant: other code never tests for a kind; it asks the connector and its [`Profile`].
 
 mod absent;
 pub mod email;
@@ -23,32 +23,25 @@ use std::fmt;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use super::model::{At, Network, Target};
-use super::problem::{Problem, Problems, Severity, Span};
-use super::schema::{Field, Type, key};
-use super::yaml::Node;
-use crate::policy::catalog::Kind;
+use super::model::{At, Network, TargetEntry};
+use super::problem::{BookSpan, Problem, ProblemSeverity, Problems};
+use super::schema::{KeySchema, ValueType, key};
+use super::yaml::YamlNode;
+use crate::policy::catalog::DependencyKind;
 
 pub use absent::absent;
-pub use reader::Reader;
+pub use reader::SettingsReader;
 
-/// The places of a book where connectors stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Edge {
-    /// Where events go.
     Target,
-    /// Where events come from.
     Source,
-    /// Where a secret comes from.
     Secret,
-    /// Where payloads are kept.
     Archive,
-    /// Where notices of alerts go.
     Receiver,
 }
 
 impl Edge {
-    /// Its name in messages.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -61,112 +54,99 @@ impl Edge {
     }
 }
 
-/// Whether a build has the code of a connector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Presence {
-    /// It has.
+pub enum Availability {
     BuiltIn,
-    /// A build with this feature has.
+    /// Only in builds with this feature.
     Feature(&'static str),
-    /// No build has yet.
     Planned,
 }
 
-/// How the other side answers a call.
+/// How the remote side answers a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speech {
-    /// Events are posted to an address; an answer has a status and begins with headers.
+pub enum CallProtocol {
+    /// Posts to an address; answers have a status and headers.
     Http,
-    /// By the statuses of an API, through a client that keeps its connections to itself.
+    /// Statuses of an API, through a client that manages its own connections.
     HttpApi,
-    /// As a broker or a store does.
     Broker,
-    /// As a process does, which runs and exits.
     Process,
 }
 
-/// Whether knowing an address is enough to send there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressUse {
-    /// It may be shown but for its credentials.
+    /// Shown without its credentials.
     Shown,
-    /// It is a secret as a whole.
     Secret,
 }
 
-/// How much of what an alert is raised for a receiver gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Detail {
-    /// The worst of it, and the end of the whole: for people.
+pub enum NoticeDetail {
+    /// The worst subjects, and the end of the alert: for people.
     Worst,
-    /// Everything each time, and what of it has ended: for a receiver that keeps a record of each thing.
+    /// Every subject each time, and which have ended: for receivers that track each one.
     Each,
 }
 
-/// What the settings of a connector are: a type of its own.
-pub trait Settings: Any + fmt::Debug + Send + Sync {
-    /// Whether they are the same as others.
-    fn equals(&self, other: &dyn Settings) -> bool;
+pub trait ConnectorSettings: Any + fmt::Debug + Send + Sync {
+    fn equals(&self, other: &dyn ConnectorSettings) -> bool;
 }
 
-impl<T: Any + fmt::Debug + PartialEq + Send + Sync> Settings for T {
-    fn equals(&self, other: &dyn Settings) -> bool {
+impl<T: Any + fmt::Debug + PartialEq + Send + Sync> ConnectorSettings for T {
+    fn equals(&self, other: &dyn ConnectorSettings) -> bool {
         (other as &dyn Any).downcast_ref::<T>().is_some_and(|other| other == self)
     }
 }
 
-/// Reads the settings of a connector; none where what is wrong is reported.
-pub type Read = fn(&mut Reader<'_>) -> Option<(Arc<dyn Settings>, Profile)>;
+/// Reads the settings of a connector; `None` if a problem was reported.
+pub type ReadSettings = fn(&mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Profile)>;
 
-/// A kind of target, source, secret, archive or receiver.
 pub struct Connector {
-    /// Where it can stand.
     pub edge: Edge,
-    /// The key that chooses it, and what may stand there.
-    pub field: Field,
-    /// The keys beside it that belong to it.
-    pub beside: &'static [Field],
-    /// Whether this build has it.
-    pub presence: Presence,
-    /// What it is as a dependency; none if it calls nothing that could fail.
-    pub dependency: Option<Kind>,
-    /// How it answers calls.
-    pub speech: Speech,
-    /// Whether its address may be shown.
+    pub field: KeySchema,
+    pub beside: &'static [KeySchema],
+    pub presence: Availability,
+    /// `None` if it calls nothing that could fail.
+    pub dependency: Option<DependencyKind>,
+    pub speech: CallProtocol,
     pub address: AddressUse,
-    /// How long a call may take, where that is not what calls of its edge usually may.
+    /// Overrides the default timeout of its edge.
     pub timeout: Option<Duration>,
-    /// Of a receiver: how much it gets.
-    pub detail: Detail,
-    /// How its settings are read.
-    pub read: Read,
+    /// For receivers.
+    pub detail: NoticeDetail,
+    pub read: ReadSettings,
 }
 
 impl Connector {
-    /// A connector that is there, calls nothing, and has no keys but its own.
+    /// A built-in connector without a dependency or further keys.
     #[must_use]
-    pub const fn new(edge: Edge, name: &'static str, takes: Type, about: &'static str, read: Read) -> Self {
+    pub const fn new(
+        edge: Edge,
+        name: &'static str,
+        takes: ValueType,
+        about: &'static str,
+        read: ReadSettings,
+    ) -> Self {
         Self {
             edge,
             field: key(name, takes, about),
             beside: &[],
-            presence: Presence::BuiltIn,
+            presence: Availability::BuiltIn,
             dependency: None,
-            speech: Speech::Broker,
+            speech: CallProtocol::Broker,
             address: AddressUse::Shown,
             timeout: None,
-            detail: Detail::Worst,
+            detail: NoticeDetail::Worst,
             read,
         }
     }
 
-    /// The key that chooses it.
     #[must_use]
     pub const fn key(&self) -> &'static str {
         self.field.key
     }
 
-    fn own_field(&'static self, key: &str) -> Option<&'static Field> {
+    fn own_field(&'static self, key: &str) -> Option<&'static KeySchema> {
         std::iter::once(&self.field).chain(self.beside).find(|field| field.key == key)
     }
 }
@@ -177,74 +157,69 @@ impl fmt::Debug for Connector {
     }
 }
 
-/// What is asked about the settings of a connector, whatever its kind.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Profile {
-    /// Where it is, in one line for people, without credentials.
+    /// One line for people, without credentials.
     pub shown: String,
-    /// The addresses that it calls, as they are written.
+    /// The addresses it calls, as written.
     pub addresses: Vec<String>,
-    /// What their names may resolve to, where the book says so.
+    /// What their names may resolve to, if the book says so.
     pub network: Option<Network>,
-    /// The secrets of the book that it uses, by name.
     pub secrets: Vec<String>,
-    /// Of a target: how many deliveries one call carries, if it may be several.
-    pub batch: Option<Batch>,
-    /// Of a target: what runs, if it starts a program.
-    pub run: Option<Run>,
+    /// For targets that take several deliveries per call.
+    pub batch: Option<BatchLimit>,
+    /// For targets that start a program.
+    pub run: Option<ProgramRun>,
 }
 
-/// Deliveries in one call.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Batch {
-    /// The most.
+pub struct BatchLimit {
     pub max: u32,
-    /// Where the book states it.
-    pub stated_at: Option<Span>,
+    pub stated_at: Option<BookSpan>,
 }
 
-/// A program that is run for each delivery.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Run {
-    /// How long a run may take.
+pub struct ProgramRun {
     pub time_limit: Option<At<Duration>>,
-    /// The event type of its results.
     pub output: Option<String>,
 }
 
-/// A connector with its settings, as a place of the book states it.
+/// A connector with its settings at one place of the book.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
-    /// The kind.
     pub connector: &'static Connector,
-    /// What is asked about it.
     pub profile: Profile,
-    settings: Arc<dyn Settings>,
+    settings: Arc<dyn ConnectorSettings>,
 }
 
 impl Endpoint {
-    /// An endpoint that no book states.
     #[must_use]
-    pub fn new(connector: &'static Connector, settings: Arc<dyn Settings>, profile: Profile) -> Self {
+    pub fn new(
+        connector: &'static Connector,
+        settings: Arc<dyn ConnectorSettings>,
+        profile: Profile,
+    ) -> Self {
         Self { connector, profile, settings }
     }
 
-    /// The key of its kind.
     #[must_use]
     pub const fn key(&self) -> &'static str {
         self.connector.key()
     }
 
-    /// Its settings, if they are of that type.
+    /// `None` if the settings are of another type.
     #[must_use]
     pub fn settings<T: 'static>(&self) -> Option<&T> {
         (&*self.settings as &dyn Any).downcast_ref()
     }
 
-    /// The address that events are posted to over HTTP.
     #[must_use]
     pub fn http_address(&self) -> Option<&str> {
-        self.profile.addresses.first().filter(|_| self.connector.speech == Speech::Http).map(String::as_str)
+        self.profile
+            .addresses
+            .first()
+            .filter(|_| self.connector.speech == CallProtocol::Http)
+            .map(String::as_str)
     }
 }
 
@@ -254,26 +229,24 @@ impl PartialEq for Endpoint {
     }
 }
 
-impl Target {
-    /// The target that prints events.
+impl TargetEntry {
     #[must_use]
-    pub fn stdout(span: Span) -> Self {
+    pub fn stdout(span: BookSpan) -> Self {
         Self { span, endpoint: log::endpoint() }
     }
 }
 
-/// The connectors of a build.
 #[derive(Clone, Debug, Default)]
 pub struct Connectors(Arc<[&'static Connector]>);
 
 impl Connectors {
-    /// The table of these connectors, in the order in which they are listed for people.
+    /// In the order shown to people.
     #[must_use]
     pub fn new(rows: impl IntoIterator<Item = &'static Connector>) -> Self {
         Self(rows.into_iter().collect())
     }
 
-    /// These and more; a row of the same name is replaced.
+    /// Replaces rows of the same name.
     #[must_use]
     pub fn with(&self, more: impl IntoIterator<Item = &'static Connector>) -> Self {
         let mut rows = self.0.to_vec();
@@ -286,15 +259,13 @@ impl Connectors {
         Self(rows.into())
     }
 
-    /// The connectors of an edge.
     pub fn of(&self, edge: Edge) -> impl Iterator<Item = &'static Connector> {
         self.0.iter().copied().filter(move |connector| connector.edge == edge)
     }
 
-    /// The keys that choose a connector at an edge, then those beside them; a key that means different things
-    /// beside different connectors is there for each.
+    /// Selecting keys first, then the keys beside them; a key with several meanings is listed once for each.
     #[must_use]
-    pub fn fields(&self, edge: Edge) -> Vec<&'static Field> {
+    pub fn fields(&self, edge: Edge) -> Vec<&'static KeySchema> {
         let mut fields: Vec<_> = self.of(edge).map(|connector| &connector.field).collect();
         for field in self.of(edge).flat_map(|connector| connector.beside) {
             if !fields.iter().any(|known| (known.key, known.about) == (field.key, field.about)) {
@@ -304,12 +275,12 @@ impl Connectors {
         fields
     }
 
-    /// The key beside a connector, or the names of the connectors that it belongs to instead.
+    /// The key beside a connector, or the connectors it belongs to instead.
     pub(super) fn field_beside(
         &self,
         connector: &'static Connector,
         key: &str,
-    ) -> Result<&'static Field, Vec<&'static str>> {
+    ) -> Result<&'static KeySchema, Vec<&'static str>> {
         let owners = || {
             let all = self.of(connector.edge);
             all.filter(|other| other.beside.iter().any(|field| field.key == key)).map(Connector::key)
@@ -317,41 +288,40 @@ impl Connectors {
         connector.own_field(key).ok_or_else(|| owners().collect())
     }
 
-    /// The connector whose key a map has, and no other's.
-    pub(super) fn chosen(&self, edge: Edge, node: &Node) -> Option<&'static Connector> {
+    /// The connector whose key the map has, if it is the only one.
+    pub(super) fn chosen(&self, edge: Edge, node: &YamlNode) -> Option<&'static Connector> {
         let mut given = self.of(edge).filter(|connector| node.get(connector.key()).is_some());
         given.next().filter(|_| given.next().is_none())
     }
 
-    /// The connector of a map with its settings; none where what is wrong is reported.
+    /// `None` if a problem was reported.
     pub(super) fn read(
         &self,
         edge: Edge,
-        node: &Node,
-        place: Span,
+        node: &YamlNode,
+        place: BookSpan,
         problems: &mut Problems,
     ) -> Option<Endpoint> {
         let connector = self.chosen(edge, node)?;
-        let (settings, profile) = (connector.read)(&mut Reader { connector, node, place, problems })?;
+        let (settings, profile) = (connector.read)(&mut SettingsReader { connector, node, place, problems })?;
         Some(Endpoint { connector, profile, settings })
     }
 
-    /// The error for a connector at that place, if this build does not have it.
     #[must_use]
-    pub fn missing(&self, connector: &Connector, span: Span) -> Option<Problem> {
+    pub fn missing(&self, connector: &Connector, span: BookSpan) -> Option<Problem> {
         let (edge, key) = (connector.edge.as_str(), connector.key());
         let message = match connector.presence {
-            Presence::BuiltIn => return None,
-            Presence::Feature(feature) => {
-                format!("{edge} kind `{key}` is not in this build; it comes with the feature `{feature}`")
+            Availability::BuiltIn => return None,
+            Availability::Feature(feature) => {
+                format!("{edge} kind `{key}` is not in this build; it needs the feature `{feature}`")
             }
-            Presence::Planned => format!("{edge} kind `{key}` is not available in this version"),
+            Availability::Planned => format!("{edge} kind `{key}` is not available in this version"),
         };
-        let there = self.of(connector.edge).filter(|one| one.presence == Presence::BuiltIn);
+        let there = self.of(connector.edge).filter(|one| one.presence == Availability::BuiltIn);
         let mut available: Vec<String> = there.map(|one| format!("`{}`", one.key())).collect();
         available.sort_unstable();
         Some(Problem {
-            severity: Severity::Error,
+            severity: ProblemSeverity::Error,
             code: "not-built-in",
             span,
             message,
@@ -360,7 +330,7 @@ impl Connectors {
     }
 }
 
-/// The connectors that every build has, and those that are planned.
+/// The connectors of every build, and the planned ones.
 #[must_use]
 pub fn built_in() -> &'static Connectors {
     static TABLE: LazyLock<Connectors> = LazyLock::new(|| {
@@ -391,7 +361,7 @@ mod tests {
     use super::*;
     use crate::book::read;
 
-    static MAIL: Connector = absent(Edge::Target, "mail", Presence::Feature("mail"), "Mail.");
+    static MAIL: Connector = absent(Edge::Target, "mail", Availability::Feature("mail"), "Mail.");
 
     const BOOK: &str = r#"version: 1
 secrets: { hooks: { key-vault: "https://vault.test/hooks" } }
@@ -414,7 +384,7 @@ services:
         assert_eq!(
             missing.iter().map(shown).collect::<Vec<_>>(),
             [
-                "10 not-built-in target kind `mail` is not in this build; it comes with the feature `mail`",
+                "10 not-built-in target kind `mail` is not in this build; it needs the feature `mail`",
                 "4 not-built-in source kind `kafka` is not available in this version",
                 "2 not-built-in secret kind `key-vault` is not available in this version",
             ]
@@ -437,7 +407,7 @@ services:
             assert_eq!(once.len(), keys.len(), "{edge:?}");
             for connector in built_in().of(edge) {
                 let planned = connector.field.about.ends_with("Not available in this version.");
-                assert_eq!(planned, connector.presence == Presence::Planned, "{connector:?}");
+                assert_eq!(planned, connector.presence == Availability::Planned, "{connector:?}");
             }
         }
     }

@@ -1,14 +1,14 @@
-//! Where ids and keys of events are remembered: which of the stores that a book may name there is.
+//! Which idempotency stores exist.
 
 use super::RuleBook;
 use super::model::At;
-use super::problem::{Problem, Severity};
+use super::problem::{Problem, ProblemSeverity};
 
-/// The one store that is built in: the data folder.
+/// The only store that is built in: the data folder.
 pub const EMBEDDED: &str = "embedded";
 
 impl RuleBook {
-    /// Stores for ids and keys that the book names and that are not built in: one error for each place.
+    /// One error for each place that names a store that is not built in.
     pub(super) fn dedup_stores_beyond(&self) -> Vec<Problem> {
         let layers = self.sections.layers();
         let mut stated: Vec<&At<String>> =
@@ -17,11 +17,11 @@ impl RuleBook {
         stated.sort_by_key(|at| at.span.position);
         stated.dedup_by_key(|at| at.span.position);
         let problem = |at: &At<String>| Problem {
-            severity: Severity::Error,
+            severity: ProblemSeverity::Error,
             code: "not-built-in",
             span: at.span,
             message: format!("an idempotency store `{}` is not available in this version", at.value),
-            help: "leave `store` out, or write `store: embedded`: ids and keys are kept in the data folder"
+            help: "remove `store`, or write `store: embedded`: ids and keys are kept in the data folder"
                 .to_owned(),
         };
         stated.into_iter().map(problem).collect()

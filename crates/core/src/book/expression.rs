@@ -1,164 +1,126 @@
-//! The two small languages of the book: when an alert is raised, and when people may be told.
+//! The two expression languages of the book: alert conditions and receiver hours.
 //!
-//! An alert: `METRIC OP VALUE [over D] [for D] [by WHAT]`, such as `error_rate > 5% over 2m by dependency`,
-//! or `METRIC [for D] [by WHAT]` for a state, such as `breaker_open for 10m`.
+//! Condition: `METRIC OP VALUE [over D] [for D] [by WHAT]`, such as `error_rate > 5% over 2m by dependency`, or
+//! `METRIC [for D] [by WHAT]` for a state, such as `breaker_open for 10m`.
 //! Hours: `DAYS FROM-TO [ZONE]`, such as `Mon-Fri 09:00-17:00 Europe/Berlin`.
 
 use std::fmt;
 use std::time::Duration;
 
 use super::problem::suggest;
-use crate::alerts::{Concerns, Lasts, Trouble};
+use crate::alerts::{Incident, IncidentEnd, IncidentScope};
 use crate::limits;
 use crate::text::{self, InvalidQuantity, Rate, Share};
 use crate::time::Timestamp;
 
-/// When an alert is raised.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Condition {
-    /// What is looked at.
-    pub metric: Metric,
-    /// The limit; none for a state.
-    pub limit: Option<Limit>,
-    /// Over which time the figure is taken.
+    pub metric: AlertMetric,
+    /// `None` for a state.
+    pub limit: Option<Threshold>,
     pub over: Option<Duration>,
-    /// For how long it must hold.
     pub lasting: Option<Duration>,
-    /// For each of what.
     pub by: Option<Grouping>,
-    /// The time that its rate is written in: an hour for `10/h`.
+    /// The unit of its rate: an hour for `10/h`.
     rate_per: Option<Duration>,
     text: String,
 }
 
-/// A comparison with a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Limit {
-    /// Above or below.
-    pub op: Op,
-    /// The value.
+pub struct Threshold {
+    pub op: ThresholdOp,
     pub value: Quantity,
 }
 
-/// Above or below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Op {
-    /// `>`
+pub enum ThresholdOp {
     Above,
-    /// `>=`
     AtLeast,
-    /// `<`
     Below,
-    /// `<=`
     AtMost,
 }
 
-/// A value with its unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Quantity {
-    /// A share of all.
     Share(Share),
-    /// A number.
     Count(u64),
-    /// So many in a time.
     Rate(Rate),
-    /// A time.
     Duration(Duration),
 }
 
-/// What kind of value a metric has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unit {
+pub(crate) enum MetricUnit {
     Share,
     Count,
     Rate,
     Duration,
-    /// It is so or it is not.
     State,
 }
 
-/// A figure that alerts look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Metric {
-    /// The share of attempts that failed.
+pub enum AlertMetric {
     ErrorRate,
-    /// The share of attempts that failed and may heal.
+    /// Share of attempts with transient failures.
     TransientRate,
-    /// The share of answers that were 503.
+    /// Share of answers that were 503.
     UnavailableRate,
-    /// The share of deliveries that needed a retry.
+    /// Share of deliveries that were retried.
     RetryRate,
-    /// The share of deliveries that ran out of retries.
     ExhaustedRate,
-    /// How many dead letters there are.
     DeadLetters,
-    /// How many dead letters arrive.
     DeadLetterInflow,
-    /// The age of the oldest dead letter.
     DeadLetterAge,
-    /// A breaker is open.
     BreakerOpen,
-    /// A breaker has opened.
     BreakerOpened,
-    /// How many answers said that our credentials are wrong.
     AuthFailures,
-    /// How many failures said that the configuration is wrong.
     ConfigFailures,
-    /// How many events wait; by source, how many messages wait upstream.
+    /// Waiting events; by source, messages waiting upstream.
     ConsumerLag,
-    /// The age of the oldest event that waits.
     OldestWaiting,
-    /// How long 99 of 100 attempts took at most.
+    /// 99th percentile of attempt duration.
     LatencyP99,
-    /// Something that people are told of at once.
-    Trouble(Trouble),
+    /// Notified at once, without a threshold.
+    Incident(Incident),
 }
 
-const METRICS: [(&str, Metric, Unit); 26] = [
-    ("error_rate", Metric::ErrorRate, Unit::Share),
-    ("transient_rate", Metric::TransientRate, Unit::Share),
-    ("unavailable_rate", Metric::UnavailableRate, Unit::Share),
-    ("retry_rate", Metric::RetryRate, Unit::Share),
-    ("exhausted_rate", Metric::ExhaustedRate, Unit::Share),
-    ("dead_letters", Metric::DeadLetters, Unit::Count),
-    ("dead_letter_inflow", Metric::DeadLetterInflow, Unit::Rate),
-    ("dead_letter_age", Metric::DeadLetterAge, Unit::Duration),
-    ("breaker_open", Metric::BreakerOpen, Unit::State),
-    ("breaker_opened", Metric::BreakerOpened, Unit::State),
-    ("auth_failures", Metric::AuthFailures, Unit::Rate),
-    ("config_failures", Metric::ConfigFailures, Unit::Count),
-    ("consumer_lag", Metric::ConsumerLag, Unit::Count),
-    ("oldest_waiting", Metric::OldestWaiting, Unit::Duration),
-    ("latency_p99", Metric::LatencyP99, Unit::Duration),
-    ("credentials_refused", Metric::Trouble(Trouble::CredentialsRefused), Unit::State),
-    ("misconfigured", Metric::Trouble(Trouble::Misconfigured), Unit::State),
-    ("internal_failure", Metric::Trouble(Trouble::InternalFailure), Unit::State),
-    ("policy_exhausted", Metric::Trouble(Trouble::PolicyExhausted), Unit::State),
-    ("event_damaged", Metric::Trouble(Trouble::EventDamaged), Unit::State),
-    ("service_removed", Metric::Trouble(Trouble::ServiceRemoved), Unit::State),
-    ("secret_gone", Metric::Trouble(Trouble::SecretGone), Unit::State),
-    ("archive_stuck", Metric::Trouble(Trouble::ArchiveStuck), Unit::State),
-    ("archive_incomplete", Metric::Trouble(Trouble::ArchiveIncomplete), Unit::State),
-    ("issuer_gone", Metric::Trouble(Trouble::IssuerGone), Unit::State),
-    ("certificate_refused", Metric::Trouble(Trouble::CertificateRefused), Unit::State),
+const METRICS: [(&str, AlertMetric, MetricUnit); 26] = [
+    ("error_rate", AlertMetric::ErrorRate, MetricUnit::Share),
+    ("transient_rate", AlertMetric::TransientRate, MetricUnit::Share),
+    ("unavailable_rate", AlertMetric::UnavailableRate, MetricUnit::Share),
+    ("retry_rate", AlertMetric::RetryRate, MetricUnit::Share),
+    ("exhausted_rate", AlertMetric::ExhaustedRate, MetricUnit::Share),
+    ("dead_letters", AlertMetric::DeadLetters, MetricUnit::Count),
+    ("dead_letter_inflow", AlertMetric::DeadLetterInflow, MetricUnit::Rate),
+    ("dead_letter_age", AlertMetric::DeadLetterAge, MetricUnit::Duration),
+    ("breaker_open", AlertMetric::BreakerOpen, MetricUnit::State),
+    ("breaker_opened", AlertMetric::BreakerOpened, MetricUnit::State),
+    ("auth_failures", AlertMetric::AuthFailures, MetricUnit::Rate),
+    ("config_failures", AlertMetric::ConfigFailures, MetricUnit::Count),
+    ("consumer_lag", AlertMetric::ConsumerLag, MetricUnit::Count),
+    ("oldest_waiting", AlertMetric::OldestWaiting, MetricUnit::Duration),
+    ("latency_p99", AlertMetric::LatencyP99, MetricUnit::Duration),
+    ("credentials_refused", AlertMetric::Incident(Incident::CredentialsRefused), MetricUnit::State),
+    ("misconfigured", AlertMetric::Incident(Incident::Misconfigured), MetricUnit::State),
+    ("internal_failure", AlertMetric::Incident(Incident::InternalFailure), MetricUnit::State),
+    ("policy_exhausted", AlertMetric::Incident(Incident::PolicyExhausted), MetricUnit::State),
+    ("event_damaged", AlertMetric::Incident(Incident::EventDamaged), MetricUnit::State),
+    ("service_removed", AlertMetric::Incident(Incident::ServiceRemoved), MetricUnit::State),
+    ("secret_gone", AlertMetric::Incident(Incident::SecretGone), MetricUnit::State),
+    ("archive_stuck", AlertMetric::Incident(Incident::ArchiveStuck), MetricUnit::State),
+    ("archive_incomplete", AlertMetric::Incident(Incident::ArchiveIncomplete), MetricUnit::State),
+    ("issuer_gone", AlertMetric::Incident(Incident::IssuerGone), MetricUnit::State),
+    ("certificate_refused", AlertMetric::Incident(Incident::CertificateRefused), MetricUnit::State),
 ];
 
-/// For each of what a figure is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grouping {
-    /// Each service.
     Service,
-    /// Each channel.
     Channel,
-    /// Each dependency.
     Dependency,
-    /// Each category.
     Category,
-    /// Each event type.
     EventType,
-    /// Each failure group.
     Fingerprint,
-    /// Each door that callers come to: a webhook source, or the API; of `consumer_lag` each source that is read.
+    /// A webhook source or the API; for `consumer_lag`, a source that is read.
     Source,
 }
 
@@ -172,101 +134,48 @@ const GROUPINGS: [(&str, Grouping); 7] = [
     ("source", Grouping::Source),
 ];
 
-/// Why a text is no condition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidCondition {
-    /// No such metric.
-    #[error("there is no metric `{word}`")]
-    Metric {
-        /// What was written.
-        word: String,
-    },
-    /// No such grouping.
+    #[error("unknown metric `{word}`")]
+    Metric { word: String },
     #[error("alerts cannot be grouped by `{word}`")]
-    Grouping {
-        /// What was written.
-        word: String,
-    },
-    /// The metric needs a comparison.
-    #[error("`{metric}` needs `>`, `>=`, `<` or `<=` and {unit}")]
-    NoLimit {
-        /// The metric.
-        metric: &'static str,
-        /// What it is compared with.
-        unit: &'static str,
-    },
-    /// The metric is a state.
-    #[error("`{metric}` is a state and is compared with nothing")]
-    NeedsNoLimit {
-        /// The metric.
-        metric: &'static str,
-    },
-    /// The value does not fit the metric.
-    #[error("`{metric}` is compared with {unit}, not with `{value}`")]
-    Value {
-        /// The metric.
-        metric: &'static str,
-        /// What it is compared with.
-        unit: &'static str,
-        /// What was written.
-        value: String,
-    },
-    /// A word that does not belong there.
-    #[error("`{word}` is not understood here")]
-    Word {
-        /// What was written.
-        word: String,
-    },
-    /// The metric is looked at as it stands.
-    #[error("`{metric}` is looked at as it stands and has no `over`")]
-    NeedsNoWindow {
-        /// The metric.
-        metric: &'static str,
-    },
-    /// The metric is a moment.
-    #[error("`{metric}` is a moment and does not last")]
-    DoesNotLast {
-        /// The metric.
-        metric: &'static str,
-    },
-    /// Nobody counts the metric for each of those.
-    #[error("nobody counts `{metric}` by {by}")]
-    Combination {
-        /// The metric.
-        metric: &'static str,
-        /// The grouping.
-        by: &'static str,
-        /// The groupings that it has.
-        known: &'static [Grouping],
-    },
-    /// A duration is missing or wrong.
-    #[error("after `{word}` comes a duration such as 5m")]
-    Span {
-        /// The word before it.
-        word: &'static str,
-    },
-    /// A duration of ISO 8601.
+    Grouping { word: String },
+    #[error("`{metric}` must be compared (`>`, `>=`, `<`, `<=`) with {unit}")]
+    NoLimit { metric: &'static str, unit: &'static str },
+    #[error("`{metric}` is a state and takes no comparison")]
+    NeedsNoLimit { metric: &'static str },
+    #[error("`{metric}` must be compared with {unit}, got `{value}`")]
+    Value { metric: &'static str, unit: &'static str, value: String },
+    #[error("unexpected `{word}`")]
+    Word { word: String },
+    #[error("`{metric}` is a current value and takes no `over`")]
+    NeedsNoWindow { metric: &'static str },
+    #[error("`{metric}` is a single moment and takes no `for`")]
+    DoesNotLast { metric: &'static str },
+    #[error("`{metric}` cannot be grouped by {by}")]
+    Combination { metric: &'static str, by: &'static str, known: &'static [Grouping] },
+    #[error("`{word}` must be followed by a duration such as 5m")]
+    Span { word: &'static str },
     #[error(transparent)]
     IsoDuration(InvalidQuantity),
 }
 
 impl InvalidCondition {
-    /// What to write instead.
     #[must_use]
     pub fn help(&self) -> String {
         match self {
             Self::Metric { word } => suggest(word, METRICS.map(|(name, ..)| name)),
             Self::Grouping { word } => suggest(word, GROUPINGS.map(|(name, _)| name)),
-            Self::NeedsNoWindow { .. } => "leave `over` out; `for` says how long it must hold".to_owned(),
+            Self::NeedsNoWindow { .. } => "remove `over`; `for` sets how long the condition must hold".to_owned(),
             Self::DoesNotLast { metric: "breaker_opened" } => {
-                "leave `for` out, or write \"breaker_open for 10m\"".to_owned()
+                "remove `for`, or write \"breaker_open for 10m\"".to_owned()
             }
-            Self::DoesNotLast { .. } => "leave `for` out".to_owned(),
+            Self::DoesNotLast { .. } => "remove `for`".to_owned(),
             Self::IsoDuration(_) => String::new(),
-            Self::Combination { known: [], .. } => "leave `by` out".to_owned(),
+            Self::Combination { known: [], .. } => "remove `by`".to_owned(),
             Self::Combination { known, .. } => {
                 let known: Vec<String> = known.iter().map(|by| format!("`by {}`", by.as_str())).collect();
-                format!("leave `by` out, or choose of {}", known.join(", "))
+                format!("remove `by`, or use one of {}", known.join(", "))
             }
             Self::NoLimit { .. }
             | Self::NeedsNoLimit { .. }
@@ -277,33 +186,29 @@ impl InvalidCondition {
     }
 }
 
-/// Every metric with what it is compared with.
 pub fn metrics() -> impl Iterator<Item = (&'static str, &'static str)> {
     METRICS.into_iter().map(|(name, _, unit)| (name, unit.about()))
 }
 
-/// Every word that may follow `by`.
 pub fn groupings() -> impl Iterator<Item = &'static str> {
     GROUPINGS.into_iter().map(|(name, _)| name)
 }
 
-impl Metric {
-    /// Its name in rule books.
+impl AlertMetric {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         self.row().0
     }
 
-    pub(crate) fn unit(self) -> Unit {
+    pub(crate) fn unit(self) -> MetricUnit {
         self.row().1
     }
 
-    fn row(self) -> (&'static str, Unit) {
+    fn row(self) -> (&'static str, MetricUnit) {
         let found = METRICS.into_iter().find(|(_, metric, _)| *metric == self);
         found.map(|(name, _, unit)| (name, unit)).expect("every metric is in the table")
     }
 
-    /// For each of what it is counted.
     #[must_use]
     pub const fn groupings(self) -> &'static [Grouping] {
         use Grouping::{Category, Channel, Dependency, EventType, Fingerprint, Service, Source};
@@ -323,50 +228,49 @@ impl Metric {
             Self::ConsumerLag => &[Service, Channel, Source],
             Self::OldestWaiting => &[Service, Channel],
             Self::LatencyP99 => &[Service, Channel, Dependency],
-            Self::Trouble(trouble) => match trouble.concerns() {
-                Concerns::Service => &[Service, Channel],
-                Concerns::Secret | Concerns::Process => &[],
+            Self::Incident(incident) => match incident.concerns() {
+                IncidentScope::Service => &[Service, Channel],
+                IncidentScope::Secret | IncidentScope::Process => &[],
             },
         }
     }
 
-    /// Whether it is taken over a time; else it is looked at as it stands.
+    /// Whether it is counted over a window; otherwise it is a current value.
     #[must_use]
     pub fn has_window(self) -> bool {
         match self.unit() {
-            Unit::Share | Unit::Rate => true,
-            Unit::Count | Unit::Duration | Unit::State => {
+            MetricUnit::Share | MetricUnit::Rate => true,
+            MetricUnit::Count | MetricUnit::Duration | MetricUnit::State => {
                 matches!(self, Self::ConfigFailures | Self::LatencyP99)
             }
         }
     }
 
-    /// Whether it says that something has happened, and not that something is so.
+    /// Whether it is an occurrence rather than a state.
     const fn is_moment(self) -> bool {
         match self {
             Self::BreakerOpened => true,
-            Self::Trouble(trouble) => matches!(trouble.lasts(), Lasts::AWhile),
+            Self::Incident(incident) => matches!(incident.lasts(), IncidentEnd::Expires),
             _ => false,
         }
     }
 }
 
 impl Grouping {
-    /// The word that follows `by`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         GROUPINGS.into_iter().find(|(_, by)| *by == self).expect("every grouping is in the table").0
     }
 }
 
-impl Unit {
+impl MetricUnit {
     const fn about(self) -> &'static str {
         match self {
             Self::Share => "a share such as 5%",
             Self::Count => "a number such as 100",
             Self::Rate => "a rate such as 10/m",
             Self::Duration => "a duration such as 48h",
-            Self::State => "nothing: it is so or it is not",
+            Self::State => "nothing",
         }
     }
 
@@ -382,7 +286,6 @@ impl Unit {
 }
 
 impl Condition {
-    /// Reads a condition.
     pub fn parse(text: &str) -> Result<Self, InvalidCondition> {
         let mut words = text.split_whitespace().peekable();
         let first = words.next().unwrap_or_default();
@@ -391,16 +294,18 @@ impl Condition {
             known.ok_or_else(|| InvalidCondition::Metric { word: first.to_owned() })?;
 
         let op = words.peek().and_then(|word| match *word {
-            ">" => Some(Op::Above),
-            ">=" => Some(Op::AtLeast),
-            "<" => Some(Op::Below),
-            "<=" => Some(Op::AtMost),
+            ">" => Some(ThresholdOp::Above),
+            ">=" => Some(ThresholdOp::AtLeast),
+            "<" => Some(ThresholdOp::Below),
+            "<=" => Some(ThresholdOp::AtMost),
             _ => None,
         });
         let mut rate_per = None;
         let limit = match op {
-            Some(_) if unit == Unit::State => return Err(InvalidCondition::NeedsNoLimit { metric: name }),
-            None if unit == Unit::State => None,
+            Some(_) if unit == MetricUnit::State => {
+                return Err(InvalidCondition::NeedsNoLimit { metric: name });
+            }
+            None if unit == MetricUnit::State => None,
             None => return Err(InvalidCondition::NoLimit { metric: name, unit: unit.about() }),
             Some(op) => {
                 words.next();
@@ -409,8 +314,8 @@ impl Condition {
                     Err(iso @ InvalidQuantity::IsoDuration { .. }) => InvalidCondition::IsoDuration(iso),
                     _ => InvalidCondition::Value { metric: name, unit: unit.about(), value: word.to_owned() },
                 };
-                rate_per = rate_span(word).filter(|_| unit == Unit::Rate);
-                Some(Limit { op, value: unit.read(word).ok_or_else(wrong)? })
+                rate_per = rate_span(word).filter(|_| unit == MetricUnit::Rate);
+                Some(Threshold { op, value: unit.read(word).ok_or_else(wrong)? })
             }
         };
         let mut condition =
@@ -423,7 +328,7 @@ impl Condition {
                 Ok(_) | Err(_) => Err(InvalidCondition::Span { word }),
             };
             match word {
-                "over" if condition.over.is_none() && unit != Unit::State => {
+                "over" if condition.over.is_none() && unit != MetricUnit::State => {
                     if !metric.has_window() {
                         return Err(InvalidCondition::NeedsNoWindow { metric: name });
                     }
@@ -449,8 +354,8 @@ impl Condition {
         Ok(condition)
     }
 
-    /// The time that the figure is taken over: as stated, else the time that its rate is written in, else a few
-    /// minutes; none for what is looked at as it stands.
+    /// The window of the metric: `over`, else the unit of its rate, else a few minutes; `None` for a current
+    /// value.
     #[must_use]
     pub fn window(&self) -> Option<Duration> {
         let stated = self.over.or(self.rate_per).unwrap_or(limits::ALERT_OVER_DEFAULT);
@@ -458,7 +363,6 @@ impl Condition {
     }
 }
 
-/// The time that a rate is written in.
 fn rate_span(text: &str) -> Option<Duration> {
     Some(match text.split_once('/')?.1.chars().next()? {
         's' => Duration::from_secs(1),
@@ -474,43 +378,27 @@ impl fmt::Display for Condition {
     }
 }
 
-/// When people may be told.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hours {
-    /// Monday is 0.
     pub days: [bool; 7],
-    /// Minutes after midnight at which they begin.
+    /// Minutes after midnight.
     pub from_minute: u16,
-    /// Minutes after midnight at which they end.
+    /// Minutes after midnight.
     pub to_minute: u16,
-    /// The zone's name.
     pub zone: String,
 }
 
-/// Why a text is no hours.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidHours {
-    /// Not of that form at all.
-    #[error("`{text}` is not of the form \"Mon-Fri 09:00-17:00 Europe/Berlin\"")]
-    Form {
-        /// What was written.
-        text: String,
-    },
-    /// The hours end before they begin.
+    #[error("invalid hours `{text}`; expected the form \"Mon-Fri 09:00-17:00 Europe/Berlin\"")]
+    Form { text: String },
     #[error("the hours `{text}` end before they begin")]
-    Backwards {
-        /// What was written.
-        text: String,
-    },
-    /// No such zone.
-    #[error("there is no time zone `{zone}`")]
-    Zone {
-        /// What was written.
-        zone: String,
-    },
+    Backwards { text: String },
+    #[error("unknown time zone `{zone}`")]
+    Zone { zone: String },
 }
 
-/// Whether there is such a time zone, by the list that is built in: the machine's own is not asked.
+/// By the bundled time-zone database, not the machine's.
 pub(super) fn is_zone(name: &str) -> bool {
     jiff::tz::TimeZoneDatabase::bundled().get(name).is_ok()
 }
@@ -518,7 +406,6 @@ pub(super) fn is_zone(name: &str) -> bool {
 const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 
 impl Hours {
-    /// Reads hours.
     pub fn parse(text: &str) -> Result<Self, InvalidHours> {
         let form = || InvalidHours::Form { text: text.to_owned() };
         let mut words = text.split_whitespace();
@@ -542,10 +429,10 @@ impl Hours {
 }
 
 impl Hours {
-    /// Whether that point in time lies within them, by the clocks of their zone.
+    /// In the hours' own time zone.
     #[must_use]
     pub fn contain(&self, at: Timestamp) -> bool {
-        // Zones were looked up when the book was read.
+        // Validated when the book was read.
         let Ok(zone) = jiff::tz::TimeZoneDatabase::bundled().get(&self.zone) else { return true };
         let Ok(instant) = jiff::Timestamp::from_nanosecond(i128::from(at.as_nanos())) else { return true };
         let clock = zone.to_datetime(instant);
@@ -555,7 +442,7 @@ impl Hours {
     }
 }
 
-/// As they are written: `Mon-Fri 09:00-17:00 Europe/Berlin`.
+/// As written: `Mon-Fri 09:00-17:00 Europe/Berlin`.
 impl fmt::Display for Hours {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut spans: Vec<String> = Vec::new();
@@ -613,10 +500,10 @@ mod tests {
         }
         #[rustfmt::skip]
         let bad = [
-            ("", "metric"), ("errors > 5", "metric"), ("error_rate", "needs `>`"), ("dead_letters == 5", "needs `>`"), ("error_rate > 5", "compared with a share"),
+            ("", "metric"), ("errors > 5", "metric"), ("error_rate", "must be compared (`>`"), ("dead_letters == 5", "must be compared (`>`"), ("error_rate > 5", "compared with a share"),
             ("breaker_open > 5", "is a state"), ("error_rate > 5% over soon", "a duration"), ("error_rate > 5% by moon", "grouped"),
-            ("error_rate > 5% within 2m", "not understood"), ("breaker_open over 5m", "not understood"),
-            ("dead_letters > 5 over 5m", "as it stands"), ("breaker_opened for 5m", "a moment"), ("breaker_open by event_type", "nobody counts"), ("latency_p99 > 5s by category", "nobody counts"),
+            ("error_rate > 5% within 2m", "unexpected `"), ("breaker_open over 5m", "unexpected `"),
+            ("dead_letters > 5 over 5m", "a current value"), ("breaker_opened for 5m", "a single moment"), ("breaker_open by event_type", "cannot be grouped"), ("latency_p99 > 5s by category", "cannot be grouped"),
             ("error_rate > 5% over 0s", "a duration"), ("error_rate >", "compared with a share"),
         ];
         for (text, expected) in bad {

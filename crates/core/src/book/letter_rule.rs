@@ -1,17 +1,16 @@
-//! What holds for the dead letters of a row: their name, how long they are kept, and who brings them back.
+//! The dead-letter settings of a row.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::model::{LetterForm, Order, Reprocess};
+use super::model::{DeliveryOrder, LetterForm, Reprocess};
 use super::resolve::Resolved;
-use super::{Claim, RuleBook};
+use super::{RowRules, RuleBook};
 use crate::ids::{ChannelName, DependencyName, ServiceName};
 use crate::letters::name_template::{NameParts, NameTemplate};
 use crate::policy::category::Category;
 use crate::schedule::Cron;
 
-/// What holds for the dead letters of one row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LetterRule {
     service: ServiceName,
@@ -19,22 +18,18 @@ pub struct LetterRule {
     template: NameTemplate,
     queue: Option<String>,
     stage: Option<String>,
-    /// The consumer group, by default the service.
+    /// Defaults to the service.
     pub consumer_group: String,
-    /// The form in which a letter is shown and exported unless another is asked for.
     pub form: LetterForm,
-    /// For how long a letter is kept.
     pub retention: Duration,
-    /// Who brings them back.
     pub reprocess: Reprocess,
-    /// With [`Reprocess::Filtered`], which.
     pub categories: Vec<Category>,
-    /// How often a letter is brought back by itself.
+    /// Automatic replays per dead letter.
     pub reprocess_max: u32,
-    /// When, beside whenever the dependency is well again; none if nothing is brought back by itself.
+    /// Beside replays when a breaker closes; `None` without automatic replay.
     pub reprocess_cron: Option<Cron>,
-    /// Whether deliveries of one session keep their order, and whether a dead one holds the rest.
-    pub order: Order,
+    /// Whether sessions keep their order, and whether a dead letter blocks its session.
+    pub order: DeliveryOrder,
 }
 
 impl LetterRule {
@@ -61,8 +56,7 @@ impl LetterRule {
         }
     }
 
-    /// The name of the queue that a letter of that event type goes to; a template that lacks a part stands
-    /// for itself.
+    /// The dead-letter queue of this event type; the raw template if a part is missing.
     #[must_use]
     pub fn name(&self, event_type: &str) -> String {
         let parts = NameParts {
@@ -75,7 +69,7 @@ impl LetterRule {
         self.template.render(&parts).unwrap_or_else(|_| self.template.to_string())
     }
 
-    /// Whether a letter that died of that category is brought back by itself.
+    /// Whether dead letters of this category are replayed automatically.
     #[must_use]
     pub fn comes_back(&self, category: Category) -> bool {
         match self.reprocess {
@@ -87,27 +81,27 @@ impl LetterRule {
 }
 
 impl RuleBook {
-    /// What holds for dead letters of that event type; none if they do not want it.
+    /// `None` without a subscription to the event type.
     #[must_use]
     pub fn letter_rule(&self, service: &str, channel: Option<&str>, event_type: &str) -> Option<&LetterRule> {
         Some(&self.claim(service, channel, event_type)?.letter)
     }
 
-    /// Whether any letter is brought back by itself when that dependency is well again.
+    /// Whether dead letters are replayed automatically when this dependency recovers.
     #[must_use]
     pub fn reprocesses(&self, dependency: &DependencyName) -> bool {
         self.claims()
             .any(|claim| claim.rule.dependency == *dependency && claim.letter.reprocess != Reprocess::Manual)
     }
 
-    /// At which times letters are brought back by themselves, each named once.
+    /// The distinct times of automatic replays.
     #[must_use]
     pub fn reprocess_crons(&self) -> BTreeMap<&str, &Cron> {
         let crons = self.claims().filter_map(|claim| claim.letter.reprocess_cron.as_ref());
         crons.map(|cron| (cron.as_str(), cron)).collect()
     }
 
-    fn claims(&self) -> impl Iterator<Item = &Claim> {
+    fn claims(&self) -> impl Iterator<Item = &RowRules> {
         self.services.values().flat_map(|service| {
             let rows = std::iter::once(&service.own).chain(service.channels.values());
             rows.flat_map(super::Rows::claims)

@@ -1,141 +1,135 @@
-//! A change to a rule book as a part of one: only the keys that change, where they stand.
+//! A change to a rule book: a partial book with only the changed keys.
 //!
-//! Putting it into the book means the same for people and for programs: a key that is there gets the new value, one
-//! that is not is added; a row of `events` is found by its type, and all other lists grow.
+//! Applying it means the same for people and programs: an existing key gets the new value, a missing key is
+//! added; a row of `events` is found by its type, and all other lists grow.
 
 use std::fmt::{self, Display, Write as _};
 
 use super::problem::Problems;
-use super::yaml::{self, Node, Quoted, Value};
+use super::yaml::{self, Quoted, YamlNode, YamlValue};
 
-/// A part of a rule book, in the order in which it was written.
+/// A partial rule book, in the order it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Patch(Part);
+pub struct Patch(PatchNode);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
-    /// A value as it is written.
+enum PatchNode {
     Value(String),
-    /// A value that stays as it is and must stand beside one that changes.
+    /// An unchanged value that must be restated beside a changed one.
     Kept(String),
-    Map(Vec<(String, Part)>),
-    List(Vec<Part>),
+    Map(Vec<(String, PatchNode)>),
+    List(Vec<PatchNode>),
 }
 
-/// One step from the root of a book to a place in it.
+/// One step on the path from the root of a book.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Into the map under this key.
+pub enum PatchStep {
     Key(String),
     /// Into the row with this pattern, below `events`.
     Row(String),
 }
 
-/// Keys one below the other.
 #[must_use]
-pub fn keys(keys: &[&str]) -> Vec<Step> {
-    keys.iter().map(|key| Step::Key((*key).to_owned())).collect()
+pub fn keys(keys: &[&str]) -> Vec<PatchStep> {
+    keys.iter().map(|key| PatchStep::Key((*key).to_owned())).collect()
 }
 
-/// The text of the book with the part in it; what is wrong, if one of them is no YAML.
+/// The book's text with the part applied; the problems if either is not YAML.
 pub fn laid_over(book: &str, part: &str) -> Result<String, Problems> {
     let (mut book, part) = (read(book)?, read(part)?);
-    book.merge(part, Clash::Replace).expect("what clashes is replaced");
+    book.merge(part, PatchConflict::Replace).expect("what clashes is replaced");
     Ok(book.to_string())
 }
 
 impl Default for Patch {
     fn default() -> Self {
-        Self(Part::Map(Vec::new()))
+        Self(PatchNode::Map(Vec::new()))
     }
 }
 
 impl Patch {
-    /// Nothing yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets a key at a place to a value, which is YAML in one line.
+    /// The value is YAML on one line.
     #[must_use]
-    pub fn set(self, place: &[Step], key: &str, value: impl Display) -> Self {
-        self.put(place, key, Part::Value(value.to_string()))
+    pub fn set(self, place: &[PatchStep], key: &str, value: impl Display) -> Self {
+        self.put(place, key, PatchNode::Value(value.to_string()))
     }
 
-    /// Sets a key at a place to what it is: a thing that is stated anew must say it.
+    /// Restates an existing value, which a redefined entry needs.
     #[must_use]
-    pub fn keep(self, place: &[Step], key: &str, value: impl Display) -> Self {
-        self.put(place, key, Part::Kept(value.to_string()))
+    pub fn keep(self, place: &[PatchStep], key: &str, value: impl Display) -> Self {
+        self.put(place, key, PatchNode::Kept(value.to_string()))
     }
 
-    /// Adds an item to the list under a key at a place.
     #[must_use]
-    pub fn add(self, place: &[Step], key: &str, item: impl Display) -> Self {
-        self.put(place, key, Part::List(vec![Part::Value(item.to_string())]))
+    pub fn add(self, place: &[PatchStep], key: &str, item: impl Display) -> Self {
+        self.put(place, key, PatchNode::List(vec![PatchNode::Value(item.to_string())]))
     }
 
-    fn put(mut self, place: &[Step], key: &str, part: Part) -> Self {
-        self.0.merge(Part::at(place, key, part), Clash::Replace).expect("what clashes is replaced");
+    fn put(mut self, place: &[PatchStep], key: &str, part: PatchNode) -> Self {
+        self.0
+            .merge(PatchNode::at(place, key, part), PatchConflict::Replace)
+            .expect("what clashes is replaced");
         self
     }
 
-    /// Whether nothing changes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// This patch with the other put into it.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
-        self.0.merge(other.0, Clash::Replace).expect("what clashes is replaced");
+        self.0.merge(other.0, PatchConflict::Replace).expect("what clashes is replaced");
         self
     }
 
-    /// Both patches in one; the key that they disagree about, if there is one.
+    /// Both patches in one, or the key they disagree about.
     pub fn merged(&self, other: &Self) -> Result<Self, String> {
         let mut all = self.clone();
-        all.0.merge(other.0.clone(), Clash::Refuse)?;
+        all.0.merge(other.0.clone(), PatchConflict::Refuse)?;
         Ok(all)
     }
 
-    /// Whether there is a key of which both say something.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         self.0.overlaps(&other.0)
     }
 }
 
-/// YAML, with a line for each value.
+/// YAML, one line per value.
 impl Display for Patch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-/// What to do where two parts have different values for one key.
 #[derive(Clone, Copy)]
-enum Clash {
+enum PatchConflict {
     Replace,
     Refuse,
 }
 
-impl Part {
-    fn at(place: &[Step], key: &str, part: Self) -> Self {
+impl PatchNode {
+    fn at(place: &[PatchStep], key: &str, part: Self) -> Self {
         match place {
             [] => Self::Map(vec![(key.to_owned(), part)]),
-            [Step::Key(name), rest @ ..] => Self::Map(vec![(name.clone(), Self::at(rest, key, part))]),
-            [Step::Row(pattern), rest @ ..] => {
+            [PatchStep::Key(name), rest @ ..] => Self::Map(vec![(name.clone(), Self::at(rest, key, part))]),
+            [PatchStep::Row(pattern), rest @ ..] => {
                 let mut row = Self::Map(vec![("type".to_owned(), Self::Value(scalar(pattern)))]);
-                row.merge(Self::at(rest, key, part), Clash::Replace).expect("what clashes is replaced");
+                row.merge(Self::at(rest, key, part), PatchConflict::Replace)
+                    .expect("what clashes is replaced");
                 Self::List(vec![row])
             }
         }
     }
 
-    /// Puts a change into a part; the key of a clash that is refused.
-    fn merge(&mut self, change: Self, clash: Clash) -> Result<(), String> {
+    /// Merges a change, or returns the conflicting key.
+    fn merge(&mut self, change: Self, clash: PatchConflict) -> Result<(), String> {
         match (self, change) {
             (Self::Map(entries), Self::Map(changes)) => {
                 for (key, change) in changes {
@@ -143,7 +137,7 @@ impl Part {
                         entries.push((key, change));
                         continue;
                     };
-                    // The innermost key names a clash.
+                    // The innermost key names the conflict.
                     known.merge(change, clash).map_err(|inner| if inner.is_empty() { key } else { inner })?;
                 }
             }
@@ -160,8 +154,8 @@ impl Part {
             (known @ Self::Kept(_), change @ Self::Value(_)) => *known = change,
             (known, change) if *known == change => {}
             (known, change) => match clash {
-                Clash::Replace => *known = change,
-                Clash::Refuse => return Err(String::new()),
+                PatchConflict::Replace => *known = change,
+                PatchConflict::Refuse => return Err(String::new()),
             },
         }
         Ok(())
@@ -170,7 +164,7 @@ impl Part {
     fn overlaps(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Map(one), Self::Map(other)) => one.iter().any(|(key, part)| {
-                // The type of a row says which it is.
+                // The `type` only identifies a row.
                 let same = other.iter().find(|(known, _)| known == key && key != "type");
                 same.is_some_and(|(_, other)| part.overlaps(other))
             }),
@@ -185,12 +179,11 @@ impl Part {
         matches!(self, Self::Map(_))
     }
 
-    /// Whether it changes that row of `events`.
+    /// Whether both are the same row of `events`.
     fn is_row_of(&self, row: &Self) -> bool {
         self.is_map() && row.event_type().is_some() && row.event_type() == self.event_type()
     }
 
-    /// The type of a row of `events`.
     fn event_type(&self) -> Option<&str> {
         match self {
             Self::Value(text) | Self::Kept(text) => Some(text.trim_matches('"')),
@@ -203,37 +196,35 @@ impl Part {
     }
 }
 
-// --- Text -------------------------------------------------------------------------------------------
-
-fn read(text: &str) -> Result<Part, Problems> {
+fn read(text: &str) -> Result<PatchNode, Problems> {
     let mut problems = Problems::default();
     let node = yaml::read(text, &mut problems);
     if let Some(node) = &node {
         yaml::check_keys(node, &mut problems);
     }
     match node {
-        Some(node) if !problems.has_errors() => Ok(Part::of(&node)),
+        Some(node) if !problems.has_errors() => Ok(PatchNode::of(&node)),
         Some(_) | None => Err(problems),
     }
 }
 
-impl Part {
-    fn of(node: &Node) -> Self {
+impl PatchNode {
+    fn of(node: &YamlNode) -> Self {
         match &node.value {
-            Value::Null | Value::Refused => Self::Value("null".to_owned()),
-            Value::Scalar { text, quoted: Quoted::No } if is_plain(text) => Self::Value(text.to_string()),
-            Value::Scalar { text, .. } => Self::Value(serde_json::Value::from(&**text).to_string()),
-            Value::Map(entries) => {
-                let entry = |(key, value): &(Node, Node)| {
+            YamlValue::Null | YamlValue::Refused => Self::Value("null".to_owned()),
+            YamlValue::Scalar { text, quoted: Quoted::No } if is_plain(text) => Self::Value(text.to_string()),
+            YamlValue::Scalar { text, .. } => Self::Value(serde_json::Value::from(&**text).to_string()),
+            YamlValue::Map(entries) => {
+                let entry = |(key, value): &(YamlNode, YamlNode)| {
                     (key.text().expect("keys are texts").to_owned(), Self::of(value))
                 };
                 Self::Map(entries.iter().map(entry).collect())
             }
-            Value::List(items) => Self::List(items.iter().map(Self::of).collect()),
+            YamlValue::List(items) => Self::List(items.iter().map(Self::of).collect()),
         }
     }
 
-    /// What stands behind a key or before a list's item, in lines from that column on.
+    /// Writes what follows a key or a list dash, indented to the column.
     fn write(&self, out: &mut String, column: usize) {
         match self {
             Self::Map(entries) if !entries.is_empty() => {
@@ -262,7 +253,7 @@ impl Part {
         }
     }
 
-    /// A value behind its key: in the same line, or indented below it.
+    /// On the same line as its key, or indented below it.
     fn write_inside(&self, out: &mut String, column: usize) {
         let is_below = match self {
             Self::Map(entries) => !entries.is_empty(),
@@ -278,7 +269,7 @@ impl Part {
     }
 }
 
-impl Display for Part {
+impl Display for PatchNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = String::new();
         self.write(&mut text, 0);
@@ -286,16 +277,15 @@ impl Display for Part {
     }
 }
 
-/// Whether a text that was written without quotes means the same in another place. What does not is no number and no
-/// other word that quotes would make a text.
+/// Whether an unquoted text means the same elsewhere. Otherwise quoting would turn a number or keyword into
+/// text.
 fn is_plain(text: &str) -> bool {
     text.chars().all(|c| c.is_alphanumeric() || " ._/%+-".contains(c))
 }
 
-/// Words that one YAML or another reads as something else than a text.
+/// Words that some YAML versions do not read as text.
 const WORDS: [&str; 10] = ["true", "false", "yes", "no", "on", "off", "y", "n", "null", "nan"];
 
-/// A text as a YAML scalar, without quotes where no reader could mistake it.
 #[must_use]
 pub fn scalar(text: &str) -> String {
     let begins_well = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
@@ -315,7 +305,6 @@ pub fn scalar(text: &str) -> String {
     quoted
 }
 
-/// The same for a key, which is a text whatever it looks like.
 fn key_text(text: &str) -> String {
     let begins_well = text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
     if begins_well && has_plain_chars(text) { text.to_owned() } else { scalar(text) }

@@ -1,7 +1,7 @@
-//! Event types and the patterns that claim them.
+//! Event types and patterns over them.
 //!
-//! `*` stands for exactly one segment, as the last segment for one or more, alone for everything.
-//! Invariant: of two patterns that claim the same type, one is more specific or the book is refused.
+//! `*` matches exactly one segment, as the last segment one or more, alone everything. Invariant: of two
+//! patterns that match the same type, one is more specific or the book is refused.
 
 use std::fmt;
 
@@ -23,81 +23,47 @@ pub(super) enum Segment {
     Rest,
 }
 
-/// How two patterns relate.
+/// How the sets of types of two patterns relate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// They claim exactly the same types.
+    /// Same types.
     Same,
-    /// The first claims only types that the second claims too.
+    /// The first is a subset.
     Narrower,
-    /// The second claims only types that the first claims too.
+    /// The second is a subset.
     Wider,
-    /// They share some types, and neither is more specific.
+    /// They overlap, and neither is more specific.
     Ambiguous,
-    /// They share no type.
     Apart,
 }
 
-/// Why a text is no pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPattern {
-    /// A segment is empty.
     #[error("`{text}` has an empty segment")]
-    EmptySegment {
-        /// The text.
-        text: String,
-    },
-    /// A segment has a character that types do not have.
+    EmptySegment { text: String },
     #[error(
-        "`{text}` has {character:?} in it: segments have letters, digits, `-`, `_`, `:` and `/`, or are a single `*`"
+        "`{text}` contains {character:?}; a segment is letters, digits, `-`, `_`, `:` and `/`, or a single `*`"
     )]
-    Character {
-        /// The text.
-        text: String,
-        /// The character.
-        character: char,
-    },
-    /// Too long.
-    #[error("an event type has at most {} bytes, this one has {length}", limits::EVENT_TYPE_BYTES_MAX)]
-    TooManyBytes {
-        /// How long it is.
-        length: usize,
-    },
-    /// Too many segments.
-    #[error("an event type has at most {SEGMENTS_MAX} segments, this one has {count}")]
-    TooLong {
-        /// How many it has.
-        count: usize,
-    },
+    Character { text: String, character: char },
+    #[error("event type is {length} bytes long, the maximum is {}", limits::EVENT_TYPE_BYTES_MAX)]
+    TooManyBytes { length: usize },
+    #[error("event type has {count} segments, the maximum is {SEGMENTS_MAX}")]
+    TooLong { count: usize },
 }
 
-/// Why a text is no event type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidType {
-    /// A segment is empty.
-    #[error("it has an empty segment, and needs a word before, between and after its dots")]
+    #[error("it has an empty segment")]
     EmptySegment,
-    /// A segment has a character that types do not have.
-    #[error("it has {character:?} in it, where only letters, digits, `-`, `_`, `:`, `/` and dots may stand")]
-    Character {
-        /// The character.
-        character: char,
-    },
-    /// Too long.
-    #[error("it has {length} bytes and may have {}", limits::EVENT_TYPE_BYTES_MAX)]
-    TooManyBytes {
-        /// How long it is.
-        length: usize,
-    },
-    /// Too many segments.
-    #[error("it has {count} segments and may have {SEGMENTS_MAX}")]
-    TooLong {
-        /// How many it has.
-        count: usize,
-    },
+    #[error("it contains {character:?}; only letters, digits, `-`, `_`, `:`, `/` and dots are allowed")]
+    Character { character: char },
+    #[error("it is {length} bytes long, the maximum is {}", limits::EVENT_TYPE_BYTES_MAX)]
+    TooManyBytes { length: usize },
+    #[error("it has {count} segments, the maximum is {SEGMENTS_MAX}")]
+    TooLong { count: usize },
 }
 
-/// Checks that a text is an event type: what a pattern without a `*` is.
+/// An event type is a pattern without `*`.
 pub fn check_type(text: &str) -> Result<(), InvalidType> {
     if text.len() > limits::EVENT_TYPE_BYTES_MAX {
         return Err(InvalidType::TooManyBytes { length: text.len() });
@@ -115,18 +81,16 @@ pub fn check_type(text: &str) -> Result<(), InvalidType> {
     if count > SEGMENTS_MAX { Err(InvalidType::TooLong { count }) } else { Ok(()) }
 }
 
-/// The first character that no word has.
 fn unfit(word: &str) -> Option<char> {
     word.chars().find(|&c| !is_of_a_word(c))
 }
 
-/// Whether a word of a type may have that character.
+/// Whether a segment may contain this character.
 pub(super) fn is_of_a_word(character: char) -> bool {
     character.is_alphanumeric() || matches!(character, '-' | '_' | ':' | '/')
 }
 
 impl EventPattern {
-    /// Reads a pattern.
     pub fn parse(text: &str) -> Result<Self, InvalidPattern> {
         let count = text.split('.').count();
         if text.len() > limits::EVENT_TYPE_BYTES_MAX {
@@ -152,31 +116,28 @@ impl EventPattern {
         Ok(Self { text: text.into(), segments })
     }
 
-    /// The pattern as it was written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether it names one type and no other.
+    /// Whether it has no wildcard.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.segments.iter().all(|segment| matches!(segment, Segment::Word(_)))
     }
 
-    /// Its segments, from the left.
     pub(super) fn segments(&self) -> &[Segment] {
         &self.segments
     }
 
-    /// Words, then segments: of two patterns that claim the same type, the narrower has more of them.
+    /// Words, then segments: of two patterns that match the same type, the narrower has more.
     #[must_use]
     pub fn specificity(&self) -> (usize, usize) {
         let words = self.segments.iter().filter(|segment| matches!(segment, Segment::Word(_))).count();
         (words, self.segments.len())
     }
 
-    /// Whether the type is claimed.
     #[must_use]
     pub fn matches(&self, event_type: &str) -> bool {
         let mut words = event_type.split('.');
@@ -221,7 +182,7 @@ impl EventPattern {
     }
 }
 
-/// From whether the first may claim less, and whether it may claim more.
+/// Combines whether the first may match less, and whether it may match more.
 const fn relation(narrower_and_wider: (bool, bool)) -> Relation {
     match narrower_and_wider {
         (true, true) => Relation::Same,

@@ -1,39 +1,46 @@
-//! What is wrong with a rule book, where, and how to mend it.
+//! Problems of a rule book: where they are and how to fix them.
 //!
-//! Invariant: reading a book never stops at the first problem it can get past; the list is
-//! bounded, and what goes over the bound is counted.
+//! Invariant: reading continues after a problem where possible; the list is bounded, and problems beyond the
+//! bound are counted.
 
 use std::fmt;
 
 use serde::Serialize;
 
 use crate::limits;
-use crate::position::Position;
 
-/// A stretch of the book's text: bytes for cutting it out, a position for people.
+/// A line and column, both counted from 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Position {
+    pub line: u32,
+    /// In characters.
+    pub column: u32,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
+/// A range of the book's text in bytes, with a position for people.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Span {
-    /// The first byte.
+pub struct BookSpan {
     pub start: u32,
-    /// The byte after the last.
+    /// Exclusive.
     pub end: u32,
-    /// Where it starts, for people.
     pub position: Position,
 }
 
-/// How bad a problem is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Severity {
-    /// The book is refused.
+pub enum ProblemSeverity {
     Error,
-    /// It will probably hurt.
     Warning,
-    /// Worth knowing.
     Info,
 }
 
-impl fmt::Display for Severity {
+impl fmt::Display for ProblemSeverity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Error => "error",
@@ -43,22 +50,16 @@ impl fmt::Display for Severity {
     }
 }
 
-/// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// How bad it is.
-    pub severity: Severity,
-    /// Its stable name.
+    pub severity: ProblemSeverity,
     pub code: &'static str,
-    /// Where it is.
-    pub span: Span,
-    /// What is wrong.
+    pub span: BookSpan,
     pub message: String,
-    /// How to mend it; may be empty.
+    /// How to fix it; may be empty.
     pub help: String,
 }
 
-/// The problems found so far.
 #[derive(Clone, Debug, Default)]
 pub struct Problems {
     found: Vec<Problem>,
@@ -67,16 +68,15 @@ pub struct Problems {
 }
 
 impl Problems {
-    /// Adds an error.
     pub fn error(
         &mut self,
         code: &'static str,
-        span: Span,
+        span: BookSpan,
         message: impl Into<String>,
         help: impl Into<String>,
     ) {
         self.add(Problem {
-            severity: Severity::Error,
+            severity: ProblemSeverity::Error,
             code,
             span,
             message: message.into(),
@@ -84,7 +84,7 @@ impl Problems {
         });
     }
 
-    /// Adds a problem, or counts it when there are too many of its severity.
+    /// Beyond the bound of its severity a problem is only counted.
     pub fn add(&mut self, problem: Problem) {
         let alike = &mut self.by_severity[problem.severity as usize];
         if *alike < limits::PROBLEMS_MAX {
@@ -95,25 +95,23 @@ impl Problems {
         }
     }
 
-    /// Whether one more error would be listed, so that its help is worth the work.
+    /// Whether one more error would be listed; if not, its help need not be computed.
     #[must_use]
     pub const fn has_room(&self) -> bool {
-        self.by_severity[Severity::Error as usize] < limits::PROBLEMS_MAX
+        self.by_severity[ProblemSeverity::Error as usize] < limits::PROBLEMS_MAX
     }
 
-    /// Whether one of them is an error.
     #[must_use]
     pub fn has_errors(&self) -> bool {
-        self.by_severity[Severity::Error as usize] > 0
+        self.by_severity[ProblemSeverity::Error as usize] > 0
     }
 
-    /// How many were found beyond the bound.
     #[must_use]
     pub const fn left_out(&self) -> usize {
         self.left_out
     }
 
-    /// The problems in the order of the book.
+    /// In book order.
     #[must_use]
     pub fn into_sorted(mut self) -> Vec<Problem> {
         self.found.sort_by_key(|problem| (problem.span.position, problem.severity));
@@ -122,10 +120,10 @@ impl Problems {
     }
 }
 
-/// The known word nearest to a mistyped one, if one is near enough to be meant.
+/// The known word nearest to a mistyped one, if it is close enough.
 #[must_use]
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // A word of a thousand letters is no slip of the pen, and comparing it would take long.
+    // A longer word is no typo, and comparing it would be slow.
     const WORD_BYTES_MAX: usize = 64;
     if word.len() > WORD_BYTES_MAX {
         return None;
@@ -140,7 +138,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, candidate)| candidate)
 }
 
-/// "did you mean `standard`?" where something near is known, else the list of what is.
+/// "did you mean `standard`?", or else the list of known words.
 #[must_use]
 pub fn suggest<'a>(word: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> String {
     if let Some(near) = nearest(word, known.clone()) {
@@ -151,9 +149,9 @@ pub fn suggest<'a>(word: &str, known: impl IntoIterator<Item = &'a str> + Clone)
     known.dedup();
     let shown = known.iter().take(16).map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
     match known.len() {
-        0 => "there are none".to_owned(),
-        1..=16 => format!("known here: {shown}"),
-        more => format!("known here: {shown} and {} more", more - 16),
+        0 => "none are defined".to_owned(),
+        1..=16 => format!("expected one of {shown}"),
+        more => format!("expected one of {shown} and {} more", more - 16),
     }
 }
 
@@ -168,7 +166,7 @@ mod tests {
             ("a letter too few",   "standrd",   "did you mean `standard`?"),
             ("two letters swapped", "patinet",  "did you mean `patient`?"),
             ("upper case",         "Standard",  "did you mean `standard`?"),
-            ("nothing like it",    "zebra",     "known here: `patient`, `standard`"),
+            ("nothing like it",    "zebra",     "expected one of `patient`, `standard`"),
         ];
         for (name, word, expected) in cases {
             assert_eq!(suggest(word, ["standard", "patient"]), expected, "{name}");
@@ -179,7 +177,7 @@ mod tests {
     fn the_list_is_bounded_and_counts_the_rest() {
         let mut problems = Problems::default();
         for _ in 0..limits::PROBLEMS_MAX + 5 {
-            problems.error("x", Span::default(), "m", "");
+            problems.error("x", BookSpan::default(), "m", "");
         }
         assert_eq!(problems.left_out(), 5);
         assert!(problems.has_errors());

@@ -1,8 +1,8 @@
-//! From what the levels say to what holds: each value with the level and the line it came from.
+//! Resolves the levels of a book into the rule of each row, with the level and line of every value.
 //!
-//! Values fall row → channel → service → dependency → its kind → defaults → what is built in, one by
-//! one, and never from one pattern to another. Overrides of the classification do not replace each
-//! other: they are tried in that order, and the first match wins.
+//! Each value falls through row → channel → service → dependency → kind → defaults → built-in on its own, never
+//! from one pattern to another. Classification overrides do not replace each other: they are tried in that
+//! order, and the first match wins.
 
 mod direct;
 mod permits;
@@ -14,51 +14,43 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use super::model::{
-    Alert, Allow, At, BreakerEntry, ChannelEntry, ConsumerPattern, Criticality, DataLoss, EventRow, Facts,
-    IdempotencyBy, Layer, LetterForm, Order, PolicyEntry, ReactionName, Reprocess, Sections, ServiceEntry,
-    Target,
+    Alert, Allow, At, BreakerEntry, ChannelEntry, ConsumerPattern, Criticality, DataLoss, DeclaredFacts,
+    DeliveryOrder, EventRow, IdempotencyBy, Layer, LetterForm, PolicyEntry, ReactionName, Reprocess,
+    Sections, ServiceEntry, TargetEntry,
 };
-use super::problem::Span;
-use crate::event::copies::{self, Copies, CopyKey};
+use super::problem::BookSpan;
+use crate::book::problem::Position;
+use crate::event::copy_rule::{self, CopyKey, CopyRule};
 use crate::ids::{BreakerName, DependencyName, PolicyName, ServiceName};
 use crate::letters::name_template::{self, NameParts, NameTemplate};
 use crate::limits;
 use crate::policy::breaker::{BreakerSettings, RawBreaker};
 use crate::policy::budget::BudgetSettings;
-use crate::policy::catalog::{self, Kind};
+use crate::policy::catalog::{self, DependencyKind};
 use crate::policy::category::Category;
 use crate::policy::rule::{
     FailureMatch, NamedBreaker, NamedPolicy, Override, PolicyIndex, Reaction, Reactions, Rule, Sourced,
     WhenOpen,
 };
-use crate::position::Position;
 use crate::schedule::Cron;
 use crate::text::{Rate, Share};
 
 pub use timeouts::ResolvedTimeouts;
-use timeouts::{Owner, timeouts};
+use timeouts::{CallTarget, timeouts};
 pub use waiting::ResolvedWaiting;
 
-/// How general the level is that a value came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// The row of the event.
+pub enum RuleLevel {
     Row,
-    /// The channel.
     Channel,
-    /// The service.
     Service,
-    /// The dependency.
     Dependency,
-    /// The dependency's kind.
     Kind,
-    /// The book's defaults.
     Defaults,
-    /// The catalog or what is built in.
     BuiltIn,
 }
 
-impl fmt::Display for Level {
+impl fmt::Display for RuleLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Row => "this row",
@@ -72,202 +64,149 @@ impl fmt::Display for Level {
     }
 }
 
-/// Where a value came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Origin {
-    /// The level.
-    pub level: Level,
-    /// The place in the book, unless it is built in.
-    pub span: Option<Span>,
+pub struct ValueOrigin {
+    pub level: RuleLevel,
+    /// `None` if it is built in.
+    pub span: Option<BookSpan>,
 }
 
-impl Origin {
-    /// Nothing in the book states it.
-    pub const BUILT_IN: Self = Self { level: Level::BuiltIn, span: None };
+impl ValueOrigin {
+    pub const BUILT_IN: Self = Self { level: RuleLevel::BuiltIn, span: None };
 
-    /// The place for people.
     #[must_use]
     pub fn position(self) -> Option<Position> {
         self.span.map(|span| span.position)
     }
 }
 
-/// A value and where it came from.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Known<T> {
-    /// The value.
+pub struct ResolvedValue<T> {
     pub value: T,
-    /// Where it came from.
-    pub origin: Origin,
+    pub origin: ValueOrigin,
 }
 
-impl<T> Known<T> {
-    /// A value that nothing in the book states.
+impl<T> ResolvedValue<T> {
     pub const fn built_in(value: T) -> Self {
-        Self { value, origin: Origin::BUILT_IN }
+        Self { value, origin: ValueOrigin::BUILT_IN }
     }
 
-    /// A value that a level states.
-    pub fn stated(level: Level, at: &At<T>) -> Self
+    pub fn stated(level: RuleLevel, at: &At<T>) -> Self
     where
         T: Clone,
     {
-        Self { value: at.value.clone(), origin: Origin { level, span: Some(at.span) } }
+        Self { value: at.value.clone(), origin: ValueOrigin { level, span: Some(at.span) } }
     }
 }
 
-/// All that holds for one (service, channel, row).
+/// Everything resolved for one (service, channel, row).
 #[derive(Clone, Debug)]
 pub struct Resolved<'a> {
-    /// The service.
     pub service: &'a ServiceEntry,
-    /// The channel, if it is one's.
     pub channel: Option<&'a ChannelEntry>,
-    /// The row.
     pub row: &'a EventRow,
-    /// Where deliveries go.
-    pub target: &'a Target,
-    /// Whether order is kept.
-    pub order: Known<Order>,
-    /// How much may wait for the service.
+    pub target: &'a TargetEntry,
+    pub order: ResolvedValue<DeliveryOrder>,
     pub waiting: ResolvedWaiting,
-    /// How long the event is kept once it is delivered.
-    pub keep_delivered: Known<Duration>,
-    /// What the deciding needs.
+    pub keep_delivered: ResolvedValue<Duration>,
     pub rule: Rule,
-    /// The dependency.
-    pub dependency: Known<DependencyName>,
-    /// Its kind.
-    pub kind: Kind,
-    /// Calls at once.
-    pub in_flight: Known<u32>,
-    /// Calls in a time.
-    pub rate: Option<Known<Rate>>,
-    /// How long after an outage twice as many may start as usual.
-    pub ramp: Known<Duration>,
-    /// By how much a rate that was cut grows in a second.
-    pub rate_growth: Known<Share>,
-    /// For how long a limit that was met is remembered.
-    pub rate_memory: Known<Duration>,
-    /// How many of the calls may be retries.
-    pub retry_budget: Option<Known<BudgetSettings>>,
-    /// What follows on which failure, the more specific first.
-    pub reactions: Vec<(FailureMatch, Known<ReactionName>)>,
-    /// Overrides with the level that states them.
-    pub classify: Vec<(Override, Level)>,
-    /// How long a call may take, part by part.
+    pub dependency: ResolvedValue<DependencyName>,
+    pub kind: DependencyKind,
+    pub in_flight: ResolvedValue<u32>,
+    pub rate: Option<ResolvedValue<Rate>>,
+    pub ramp: ResolvedValue<Duration>,
+    pub rate_growth: ResolvedValue<Share>,
+    pub rate_memory: ResolvedValue<Duration>,
+    pub retry_budget: Option<ResolvedValue<BudgetSettings>>,
+    /// More specific failures first.
+    pub reactions: Vec<(FailureMatch, ResolvedValue<ReactionName>)>,
+    pub classify: Vec<(Override, RuleLevel)>,
     pub timeouts: ResolvedTimeouts,
-    /// Where the breaker came from.
-    pub breaker_origin: Origin,
-    /// What an open breaker does.
-    pub when_open: Known<WhenOpen>,
-    /// How long a delivery may be held.
-    pub hold_max: Known<Duration>,
-    /// No attempt starts later.
-    pub deadline: Option<Known<Duration>>,
-    /// When a failing connection is a matter of configuration.
-    pub fatal_after: Option<Known<Duration>>,
-    /// How second copies are recognised.
+    pub breaker_origin: ValueOrigin,
+    pub when_open: ResolvedValue<WhenOpen>,
+    pub hold_max: ResolvedValue<Duration>,
+    pub deadline: Option<ResolvedValue<Duration>>,
+    /// How long connections may fail before it counts as misconfiguration.
+    pub fatal_after: Option<ResolvedValue<Duration>>,
     pub idempotency: ResolvedIdempotency,
-    /// Where deliveries go that failed for good.
     pub dead_letter: ResolvedDeadLetter,
-    /// How much depends on it.
-    pub criticality: Option<Known<Criticality>>,
-    /// Whether an event may be lost.
-    pub data_loss: Option<Known<DataLoss>>,
-    /// The consumer group.
-    pub consumer_group: Known<String>,
-    /// Alerts of all levels, with the level.
-    pub alerts: Vec<(&'a Alert, Level)>,
-    /// What is known of the world.
-    pub facts: Facts,
-    /// Lints that are silenced at any level.
+    pub criticality: Option<ResolvedValue<Criticality>>,
+    pub data_loss: Option<ResolvedValue<DataLoss>>,
+    pub consumer_group: ResolvedValue<String>,
+    pub alerts: Vec<(&'a Alert, RuleLevel)>,
+    pub facts: DeclaredFacts,
     pub allow: Vec<&'a Allow>,
 }
 
-/// How second copies are recognised.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResolvedIdempotency {
-    /// What is remembered.
-    pub by: Known<IdempotencyBy>,
-    /// Where.
-    pub store: Known<String>,
-    /// What else a copy is known by.
-    pub key: Option<Known<Arc<CopyKey>>>,
-    /// For how long.
-    pub ttl: Known<Duration>,
+    pub by: ResolvedValue<IdempotencyBy>,
+    pub store: ResolvedValue<String>,
+    pub key: Option<ResolvedValue<Arc<CopyKey>>>,
+    pub ttl: ResolvedValue<Duration>,
 }
 
 impl ResolvedIdempotency {
-    fn copies(&self) -> Copies {
+    fn copies(&self) -> CopyRule {
         let key = self.key.as_ref().map(|known| Arc::clone(&known.value));
-        Copies { by: self.by.value, key, ttl: self.ttl.value }
+        CopyRule { by: self.by.value, key, ttl: self.ttl.value }
     }
 
-    /// What a copy is known by, in words.
+    /// What identifies a duplicate, for people.
     #[must_use]
     pub fn key_shown(&self) -> &str {
         self.key.as_ref().map_or("source and id", |known| known.value.as_str())
     }
 }
 
-/// Where deliveries go that failed for good.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResolvedDeadLetter {
-    /// The template of the name.
-    pub template: Known<NameTemplate>,
-    /// What stands for `{queue}` in it.
+    pub template: ResolvedValue<NameTemplate>,
     pub queue: Option<String>,
-    /// What stands for `{stage}` in it.
     pub stage: Option<String>,
     /// The name, or what the template lacks.
     pub name: Result<String, String>,
-    /// The form of a letter in a broker.
-    pub form: Known<LetterForm>,
-    /// For how long it is kept.
-    pub retention: Known<Duration>,
-    /// How many a time are too many.
-    pub alert: Option<Known<Rate>>,
-    /// Who brings them back.
-    pub reprocess: Known<Reprocess>,
-    /// Which are brought back by themselves.
+    pub form: ResolvedValue<LetterForm>,
+    pub retention: ResolvedValue<Duration>,
+    pub alert: Option<ResolvedValue<Rate>>,
+    pub reprocess: ResolvedValue<Reprocess>,
     pub categories: Vec<Category>,
-    /// How often.
-    pub reprocess_max: Known<u32>,
-    /// When, beside whenever the dependency is well again.
-    pub reprocess_cron: Option<Known<Cron>>,
+    pub reprocess_max: ResolvedValue<u32>,
+    /// Beside replays when a breaker closes.
+    pub reprocess_cron: Option<ResolvedValue<Cron>>,
 }
 
 static DEFAULT_NAME: LazyLock<NameTemplate> =
     LazyLock::new(|| NameTemplate::parse(name_template::DEFAULT).expect("the default is a template"));
 
-/// How long a dead letter is kept, unless the book says otherwise.
 const RETENTION_DEFAULT: Duration = Duration::from_secs(30 * 86_400);
-/// The levels that may say something, the most specific first.
-struct Levels<'a>(Vec<(Level, &'a Layer)>);
+/// Most specific first.
+struct Levels<'a>(Vec<(RuleLevel, &'a Layer)>);
 
 impl<'a> Levels<'a> {
-    /// Whether any of them says what follows on that very failure.
+    /// Whether any level sets the reaction to exactly this failure.
     fn states(&self, on: FailureMatch) -> bool {
         self.0.iter().any(|(_, layer)| layer.reactions.iter().any(|(kind, _)| *kind == on))
     }
 
-    fn find<T: Clone + 'a>(&self, pick: impl Fn(&'a Layer) -> &'a Option<At<T>>) -> Option<Known<T>> {
-        self.0.iter().find_map(|(level, layer)| Some(Known::stated(*level, pick(layer).as_ref()?)))
+    fn find<T: Clone + 'a>(&self, pick: impl Fn(&'a Layer) -> &'a Option<At<T>>) -> Option<ResolvedValue<T>> {
+        self.0.iter().find_map(|(level, layer)| Some(ResolvedValue::stated(*level, pick(layer).as_ref()?)))
     }
 
-    fn or<T: Clone + 'a>(&self, pick: impl Fn(&'a Layer) -> &'a Option<At<T>>, default: T) -> Known<T> {
-        self.find(pick).unwrap_or(Known::built_in(default))
+    fn or<T: Clone + 'a>(
+        &self,
+        pick: impl Fn(&'a Layer) -> &'a Option<At<T>>,
+        default: T,
+    ) -> ResolvedValue<T> {
+        self.find(pick).unwrap_or(ResolvedValue::built_in(default))
     }
 }
 
 impl Sections {
-    /// What holds for each row.
     pub fn resolved(&self) -> impl Iterator<Item = Resolved<'_>> {
         self.rows().map(|(service, channel, row)| self.resolve(service, channel, row))
     }
 
-    /// What holds for a row.
     #[must_use]
     pub fn resolve<'a>(
         &'a self,
@@ -283,15 +222,15 @@ impl Sections {
         let levels = Levels(self.levels_of(service, channel, row));
 
         let reactions = Self::reactions(&levels);
-        let classify: Vec<(Override, Level)> = levels
+        let classify: Vec<(Override, RuleLevel)> = levels
             .0
             .iter()
             .flat_map(|(level, layer)| layer.classify.iter().map(|at| (at.value.clone(), *level)))
             .collect();
         let (breaker, breaker_origin) = self.breaker(&levels, kind);
         let own_target = channel.is_some_and(|channel| channel.target.is_some());
-        let owner = if own_target { Level::Channel } else { Level::Service };
-        let timeouts = timeouts(&levels, &Owner::of(target, owner));
+        let owner = if own_target { RuleLevel::Channel } else { RuleLevel::Service };
+        let timeouts = timeouts(&levels, &CallTarget::of(target, owner));
         let when_open = levels.or(|l| &l.when_open, WhenOpen::Hold);
         let hold_max = levels.or(|l| &l.hold_max, limits::HOLD_MAX_DEFAULT);
         let deadline = levels.find(|l| &l.deadline);
@@ -348,26 +287,26 @@ impl Sections {
         }
     }
 
-    /// The levels that may say something about a row, the most specific first.
+    /// The levels of a row, most specific first.
     #[must_use]
     pub fn levels_of<'a>(
         &'a self,
         service: &'a ServiceEntry,
         channel: Option<&'a ChannelEntry>,
         row: &'a EventRow,
-    ) -> Vec<(Level, &'a Layer)> {
+    ) -> Vec<(RuleLevel, &'a Layer)> {
         let dependency = self.dependencies.get(&dependency_of(service, channel, row).value);
         let levels = [
-            (Level::Row, Some(&row.layer)),
-            (Level::Channel, channel.map(|channel| &channel.layer)),
-            (Level::Service, Some(&service.layer)),
-            (Level::Dependency, dependency.map(|entry| &entry.layer)),
-            (Level::Defaults, Some(&self.defaults)),
+            (RuleLevel::Row, Some(&row.layer)),
+            (RuleLevel::Channel, channel.map(|channel| &channel.layer)),
+            (RuleLevel::Service, Some(&service.layer)),
+            (RuleLevel::Dependency, dependency.map(|entry| &entry.layer)),
+            (RuleLevel::Defaults, Some(&self.defaults)),
         ];
         levels.into_iter().filter_map(|(level, layer)| Some((level, layer?))).collect()
     }
 
-    /// The policy of that name: the book's own, else the catalog's.
+    /// The book's own policy, else the catalog's.
     #[must_use]
     pub fn policy(&self, name: &PolicyName) -> Option<PolicyEntry> {
         if let Some(own) = self.policies.get(name) {
@@ -380,7 +319,7 @@ impl Sections {
         })
     }
 
-    /// The breaker of that name: the book's own, else the catalog's.
+    /// The book's own breaker, else the catalog's.
     #[must_use]
     pub fn breaker_named(&self, name: &BreakerName) -> Option<BreakerEntry> {
         if let Some(own) = self.breakers.get(name) {
@@ -389,65 +328,62 @@ impl Sections {
         catalog::breaker(name.as_str()).map(catalog_breaker)
     }
 
-    fn breaker(&self, levels: &Levels<'_>, kind: Kind) -> (Option<NamedBreaker>, Origin) {
-        // The kind stands between the dependency and the defaults.
-        let above = Levels(levels.0.iter().copied().filter(|(level, _)| *level < Level::Kind).collect());
+    fn breaker(&self, levels: &Levels<'_>, kind: DependencyKind) -> (Option<NamedBreaker>, ValueOrigin) {
+        // The kind is between the dependency and the defaults.
+        let above = Levels(levels.0.iter().copied().filter(|(level, _)| *level < RuleLevel::Kind).collect());
         let named = above.find(|l| &l.breaker).or_else(|| match kind.breaker() {
             Some(_) => None,
             None => levels.find(|l| &l.breaker),
         });
         match named {
-            Some(Known { value: None, origin }) => (None, origin),
-            Some(Known { value: Some(name), origin }) => {
+            Some(ResolvedValue { value: None, origin }) => (None, origin),
+            Some(ResolvedValue { value: Some(name), origin }) => {
                 let breaker = self.breaker_named(&name).map(|entry| named_breaker(entry, Some(name)));
                 (breaker, origin)
             }
             None => {
                 let breaker = kind.breaker().map(|entry| named_breaker(catalog_breaker(entry), None));
-                (breaker, Origin { level: Level::Kind, span: None })
+                (breaker, ValueOrigin { level: RuleLevel::Kind, span: None })
             }
         }
     }
 
-    /// How much may wait for a service.
     #[must_use]
     pub fn waiting_of(&self, service: &ServiceEntry) -> ResolvedWaiting {
         waiting::waiting(self, service)
     }
 
-    /// How long delivered and unrouted events are kept.
     #[must_use]
-    pub fn keep_delivered(&self) -> Known<Duration> {
-        let default = Known::built_in(limits::KEEP_DELIVERED_DEFAULT);
-        self.keep_delivered.as_ref().map_or(default, |at| Known::stated(Level::Defaults, at))
+    pub fn keep_delivered(&self) -> ResolvedValue<Duration> {
+        let default = ResolvedValue::built_in(limits::KEEP_DELIVERED_DEFAULT);
+        self.keep_delivered.as_ref().map_or(default, |at| ResolvedValue::stated(RuleLevel::Defaults, at))
     }
 
-    /// How long a dead letter is kept, as far as the defaults say.
+    /// By the defaults alone.
     #[must_use]
     pub fn letter_retention(&self) -> Duration {
         self.defaults.dead_letter.retention.as_ref().map_or(RETENTION_DEFAULT, |at| at.value)
     }
 
-    /// The longest time for which any row wants ids to be remembered; of a book without rows, what a
-    /// row would want that says nothing of its own.
+    /// The longest `ttl` of any row; without rows, the default.
     #[must_use]
     pub fn dedup_ttl_max(&self) -> Duration {
-        let ttl = |levels: Vec<(Level, &Layer)>| idempotency(&Levels(levels)).ttl.value;
+        let ttl = |levels: Vec<(RuleLevel, &Layer)>| idempotency(&Levels(levels)).ttl.value;
         let of_rows = self.rows().map(|(service, channel, row)| ttl(self.levels_of(service, channel, row)));
-        of_rows.max().unwrap_or_else(|| ttl(vec![(Level::Defaults, &self.defaults)]))
+        of_rows.max().unwrap_or_else(|| ttl(vec![(RuleLevel::Defaults, &self.defaults)]))
     }
 
-    /// What follows on which failure: statuses first, then one entry for each category.
-    fn reactions(levels: &Levels<'_>) -> Vec<(FailureMatch, Known<ReactionName>)> {
-        let mut found: Vec<(FailureMatch, Known<ReactionName>)> = Vec::new();
+    /// Statuses first, then one entry per category.
+    fn reactions(levels: &Levels<'_>) -> Vec<(FailureMatch, ResolvedValue<ReactionName>)> {
+        let mut found: Vec<(FailureMatch, ResolvedValue<ReactionName>)> = Vec::new();
         for (level, layer) in &levels.0 {
             for (kind, at) in &layer.reactions {
                 if found.iter().all(|(known, _)| known != kind) {
-                    found.push((*kind, Known::stated(*level, at)));
+                    found.push((*kind, ResolvedValue::stated(*level, at)));
                 }
             }
         }
-        let stated = |found: &[(FailureMatch, Known<ReactionName>)], category| {
+        let stated = |found: &[(FailureMatch, ResolvedValue<ReactionName>)], category| {
             let wanted = FailureMatch::Category(category);
             found.iter().find(|(kind, _)| *kind == wanted).map(|(_, known)| known.clone())
         };
@@ -456,12 +392,11 @@ impl Sections {
             found.iter().filter(|(kind, _)| matches!(kind, FailureMatch::Status(_))).cloned().collect();
         for category in Category::ALL {
             let reaction = stated(&found, category).unwrap_or_else(|| match category {
-                // Nobody knows what the latter two are, so the rule's policy is as good a guess as any; their
-                // retries are bounded.
+                // Unknown and internal failures use the rule's policy too; its retries are bounded.
                 Category::Transient | Category::Unknown | Category::Internal => transient.clone(),
                 Category::RateLimited => built_in_policy(catalog::RATE_LIMITED_POLICY),
                 Category::Permanent | Category::Invalid | Category::Fatal => {
-                    Known::built_in(ReactionName::DeadLetter)
+                    ResolvedValue::built_in(ReactionName::DeadLetter)
                 }
             });
             reactions.push((FailureMatch::Category(category), reaction));
@@ -469,7 +404,11 @@ impl Sections {
         reactions
     }
 
-    fn compile(&self, reactions: &[(FailureMatch, Known<ReactionName>)], levels: &Levels<'_>) -> Reactions {
+    fn compile(
+        &self,
+        reactions: &[(FailureMatch, ResolvedValue<ReactionName>)],
+        levels: &Levels<'_>,
+    ) -> Reactions {
         let mut policies: Vec<NamedPolicy> = Vec::new();
         let mut by_status = Vec::new();
         let dead_letter = Sourced { value: Reaction::DeadLetter, position: None };
@@ -495,7 +434,7 @@ impl Sections {
         Reactions::new(policies, by_status, by_category)
     }
 
-    /// The policy's place in the rule's list; a name that is not defined was reported and never retries.
+    /// The policy's index in the rule; an undefined name was reported and never retries.
     fn retry_by(&self, name: &PolicyName, policies: &mut Vec<NamedPolicy>) -> Reaction {
         let index = policies.iter().position(|policy| policy.name == *name).or_else(|| {
             let entry = self.policy(name).filter(|_| policies.len() < limits::POLICIES_PER_RULE_MAX)?;
@@ -512,9 +451,9 @@ impl Sections {
     }
 }
 
-fn built_in_policy(name: &str) -> Known<ReactionName> {
+fn built_in_policy(name: &str) -> ResolvedValue<ReactionName> {
     let name = PolicyName::new(name).expect("the catalog's names are names");
-    Known::built_in(ReactionName::Policy(name))
+    ResolvedValue::built_in(ReactionName::Policy(name))
 }
 
 fn catalog_breaker(entry: &catalog::CatalogBreaker) -> BreakerEntry {
@@ -527,40 +466,38 @@ fn named_breaker(entry: BreakerEntry, name: Option<BreakerName>) -> NamedBreaker
     NamedBreaker { name, settings: entry.settings, ignores: entry.ignores, counts: entry.counts }
 }
 
-/// The dependency that a row's deliveries go to: a named one, or the target's own.
 #[must_use]
 pub fn dependency_of(
     service: &ServiceEntry,
     channel: Option<&ChannelEntry>,
     row: &EventRow,
-) -> Known<DependencyName> {
+) -> ResolvedValue<DependencyName> {
     if let Some(at) = &row.depends_on {
-        return Known::stated(Level::Row, at);
+        return ResolvedValue::stated(RuleLevel::Row, at);
     }
     if let Some(channel) = channel {
         if let Some(at) = &channel.depends_on {
-            return Known::stated(Level::Channel, at);
+            return ResolvedValue::stated(RuleLevel::Channel, at);
         }
-        // A channel with a target of its own fails by itself.
+        // A channel with its own target fails on its own.
         if channel.target.is_some() {
-            return Known::built_in(DependencyName::joined(&service.name, &channel.name));
+            return ResolvedValue::built_in(DependencyName::joined(&service.name, &channel.name));
         }
     }
     match &service.depends_on {
-        Some(at) => Known::stated(Level::Service, at),
-        None => Known::built_in(DependencyName::like(&service.name)),
+        Some(at) => ResolvedValue::stated(RuleLevel::Service, at),
+        None => ResolvedValue::built_in(DependencyName::like(&service.name)),
     }
 }
 
-/// The kind of dependency that a target is when it names none.
 #[must_use]
-pub fn kind_of(target: &Target) -> Kind {
-    target.endpoint.connector.dependency.unwrap_or(Kind::Log)
+pub fn kind_of(target: &TargetEntry) -> DependencyKind {
+    target.endpoint.connector.dependency.unwrap_or(DependencyKind::Log)
 }
 
-pub(super) fn order_of(service: &ServiceEntry) -> Known<Order> {
-    let stated = service.order.as_ref().map(|at| Known::stated(Level::Service, at));
-    stated.unwrap_or(Known::built_in(Order::None))
+pub(super) fn order_of(service: &ServiceEntry) -> ResolvedValue<DeliveryOrder> {
+    let stated = service.order.as_ref().map(|at| ResolvedValue::stated(RuleLevel::Service, at));
+    stated.unwrap_or(ResolvedValue::built_in(DeliveryOrder::None))
 }
 
 fn idempotency(levels: &Levels<'_>) -> ResolvedIdempotency {
@@ -568,7 +505,7 @@ fn idempotency(levels: &Levels<'_>) -> ResolvedIdempotency {
         by: levels.or(|l| &l.idempotency.by, IdempotencyBy::EventId),
         store: levels.or(|l| &l.idempotency.store, "embedded".to_owned()),
         key: levels.find(|l| &l.idempotency.key),
-        ttl: levels.or(|l| &l.idempotency.ttl, copies::TTL_DEFAULT),
+        ttl: levels.or(|l| &l.idempotency.ttl, copy_rule::TTL_DEFAULT),
     }
 }
 
@@ -579,7 +516,7 @@ fn dead_letter(
     row: &EventRow,
 ) -> ResolvedDeadLetter {
     let template =
-        levels.find(|l| &l.dead_letter.name).unwrap_or_else(|| Known::built_in(DEFAULT_NAME.clone()));
+        levels.find(|l| &l.dead_letter.name).unwrap_or_else(|| ResolvedValue::built_in(DEFAULT_NAME.clone()));
     let queue = levels.find(|l| &l.dead_letter.queue).map(|known| known.value);
     let stage = levels.find(|l| &l.dead_letter.stage).map(|known| known.value);
     let parts = NameParts {
@@ -605,9 +542,9 @@ fn dead_letter(
     }
 }
 
-fn facts(levels: &Levels<'_>) -> Facts {
+fn facts(levels: &Levels<'_>) -> DeclaredFacts {
     let layers = || levels.0.iter().map(|(_, layer)| &layer.facts);
-    Facts {
+    DeclaredFacts {
         rate: layers().find_map(|f| f.rate.clone()),
         p99: layers().find_map(|f| f.p99.clone()),
         sla: layers().find_map(|f| f.sla.clone()),
@@ -625,7 +562,6 @@ fn facts(levels: &Levels<'_>) -> Facts {
     }
 }
 
-/// The id of a claim that states none: the service, its channel if any, and the pattern.
 #[must_use]
 pub fn default_subscription(service: &ServiceName, channel: Option<&ChannelEntry>, row: &EventRow) -> String {
     let pattern = &row.pattern.value;
@@ -636,35 +572,33 @@ pub fn default_subscription(service: &ServiceName, channel: Option<&ChannelEntry
 }
 
 impl<'a> Resolved<'a> {
-    /// The levels that its values fall through, the most specific first.
+    /// The levels its values fall through, most specific first.
     #[must_use]
-    pub fn levels(&self, book: &'a Sections) -> Vec<(Level, &'a Layer)> {
+    pub fn levels(&self, book: &'a Sections) -> Vec<(RuleLevel, &'a Layer)> {
         book.levels_of(self.service, self.channel, self.row)
     }
 
-    /// What follows on a failure of that category.
     #[must_use]
-    pub fn reaction_to(&self, category: Category) -> &Known<ReactionName> {
+    pub fn reaction_to(&self, category: Category) -> &ResolvedValue<ReactionName> {
         let wanted = FailureMatch::Category(category);
         let found = self.reactions.iter().find(|(kind, _)| *kind == wanted);
         &found.expect("every category has a reaction").1
     }
 
-    /// The policy by which transient failures are tried again, if they are.
+    /// The policy for transient failures, if they are retried.
     #[must_use]
     pub fn retry_policy(&self) -> Option<&NamedPolicy> {
         let PolicyIndex(index) = self.rule.reactions.to(Category::Transient, None).value.policy()?;
         self.rule.reactions.policies().get(usize::from(index))
     }
 
-    /// The id of the claim.
     #[must_use]
     pub fn subscription(&self) -> String {
         let stated = self.row.subscription.clone();
         stated.unwrap_or_else(|| default_subscription(&self.service.name, self.channel, self.row))
     }
 
-    /// Whether a second copy of an event does no harm, as far as the book tells.
+    /// Whether the book says that duplicates do no harm.
     #[must_use]
     pub fn is_idempotent(&self) -> bool {
         let by_consumer = self.facts.idempotent_by.as_ref().map(|at| at.value.pattern);
@@ -681,9 +615,9 @@ impl<'a> Resolved<'a> {
 }
 
 impl Resolved<'_> {
-    /// Where to point for a value: at the value, or at the row that it holds for.
+    /// The span of the value, or else of the row.
     #[must_use]
-    pub fn place(&self, origin: Origin) -> Span {
+    pub fn place(&self, origin: ValueOrigin) -> BookSpan {
         origin.span.unwrap_or(self.row.pattern.span)
     }
 }

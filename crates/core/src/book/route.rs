@@ -1,48 +1,41 @@
-//! Who wants an event: found by walking its type through a tree of all patterns, not by asking everyone.
+//! Routing: finds subscribers by walking an event type through a tree of all patterns.
 //!
-//! Each segment of a pattern is a step down from the root, so that a type meets only the patterns that agree
-//! with it so far, however many services there are. Invariant: a service or channel gets an event once, by
-//! its most specific row, and in the order of the book.
+//! Each segment of a pattern is one level of the tree, so a type only meets patterns that match so far, however
+//! many services there are. Invariant: a service or channel gets an event once, by its most specific row, in
+//! book order.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use super::model::{ChannelEntry, EventRow, Order, Sections, ServiceEntry};
+use super::model::{ChannelEntry, DeliveryOrder, EventRow, Sections, ServiceEntry};
 use super::pattern::{EventPattern, Segment};
 use super::resolve::{default_subscription, order_of};
-use super::{Claim, RuleBook, ServiceRules};
+use super::{RowRules, RuleBook, ServiceRules};
 use crate::hash::Map;
 use crate::ids::{DependencyName, ServiceName};
 use crate::policy::rule::Rule;
 
-/// One who wants an event.
+/// A service or channel subscribed to an event.
 #[derive(Clone, Copy, Debug)]
-pub struct Route<'a> {
-    /// The service.
+pub struct RouteMatch<'a> {
     pub service: &'a ServiceEntry,
-    /// The channel, if it is one's.
     pub channel: Option<&'a ChannelEntry>,
-    /// The row that claims the event.
     pub row: &'a EventRow,
-    /// What holds for its deliveries.
     pub rule: &'a Arc<Rule>,
 }
 
-impl Route<'_> {
-    /// The id of the claim.
+impl RouteMatch<'_> {
     #[must_use]
     pub fn subscription(&self) -> String {
         let stated = self.row.subscription.clone();
         stated.unwrap_or_else(|| default_subscription(&self.service.name, self.channel, self.row))
     }
 
-    /// Whether deliveries of one session keep their order.
     #[must_use]
-    pub fn order(&self) -> Order {
+    pub fn order(&self) -> DeliveryOrder {
         order_of(self.service).value
     }
 
-    /// The thing that may fail.
     #[must_use]
     pub fn dependency(&self) -> &DependencyName {
         &self.rule.dependency
@@ -50,68 +43,66 @@ impl Route<'_> {
 }
 
 impl RuleBook {
-    /// Everyone who wants events of that type, in the order of the book.
+    /// All subscribers of an event type, in book order.
     #[must_use]
-    pub fn route<'a>(&'a self, event_type: &str) -> Vec<Route<'a>> {
+    pub fn route<'a>(&'a self, event_type: &str) -> Vec<RouteMatch<'a>> {
         let mut found = Vec::new();
         self.routes.collect(ROOT, Some(event_type), &mut found);
-        found.sort_unstable_by_key(|claim| (claim.taker, Reverse(claim.specificity)));
-        found.dedup_by_key(|claim| claim.taker);
+        found.sort_unstable_by_key(|claim| (claim.subscriber, Reverse(claim.specificity)));
+        found.dedup_by_key(|claim| claim.subscriber);
         let route = |found: &'a IndexedClaim| {
-            let service = &self.sections.services[found.taker.service];
-            let channel = found.taker.channel.map(|channel| &service.channels[channel]);
-            Route { service, channel, row: &found.claim.row, rule: &found.claim.rule }
+            let service = &self.sections.services[found.subscriber.service];
+            let channel = found.subscriber.channel.map(|channel| &service.channels[channel]);
+            RouteMatch { service, channel, row: &found.claim.row, rule: &found.claim.rule }
         };
         found.into_iter().map(route).collect()
     }
 }
 
-/// All claims of a book by the segments of their patterns.
+/// All rows by the segments of their patterns.
 #[derive(Clone, Debug)]
-pub(super) struct Index {
-    nodes: Vec<Node>,
+pub(super) struct RouteIndex {
+    nodes: Vec<RouteNode>,
     claims: Vec<IndexedClaim>,
 }
 
-/// The place of a node in the list of all; half the size of a `usize`, since there are many.
+/// Half the size of a `usize`, since there are many.
 type NodeIndex = u32;
-/// The place of a claim in the list of all.
 type ClaimIndex = u32;
 
 const ROOT: NodeIndex = 0;
 
-/// Where a walk stands after so many segments.
+/// The state after some segments.
 #[derive(Clone, Debug, Default)]
-struct Node {
+struct RouteNode {
     words: Map<Box<str>, NodeIndex>,
     any_word: Option<NodeIndex>,
-    /// Who wants what ends here.
+    /// Rows that match if the type ends here.
     ending: Vec<ClaimIndex>,
-    /// Who wants whatever goes on from here.
+    /// Rows that match any further segments.
     going_on: Vec<ClaimIndex>,
 }
 
 #[derive(Clone, Debug)]
 struct IndexedClaim {
-    taker: Taker,
+    subscriber: RouteSubscriber,
     specificity: (usize, usize),
-    claim: Claim,
+    claim: RowRules,
 }
 
-/// A service, or one of its channels, by their places in the book.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Taker {
+struct RouteSubscriber {
     service: usize,
     channel: Option<usize>,
 }
 
-impl Index {
+impl RouteIndex {
     pub(super) fn new(sections: &Sections, services: &Map<ServiceName, ServiceRules>) -> Self {
-        let mut index = Self { nodes: vec![Node::default()], claims: Vec::new() };
+        let mut index = Self { nodes: vec![RouteNode::default()], claims: Vec::new() };
         for (place, entry) in sections.services.iter().enumerate() {
             let rules = &services[&entry.name];
-            let mut insert = |channel, claim: &Claim| {
-                index.insert(&claim.row.pattern.value, Taker { service: place, channel }, claim);
+            let mut insert = |channel, claim: &RowRules| {
+                index.insert(&claim.row.pattern.value, RouteSubscriber { service: place, channel }, claim);
             };
             rules.own.claims().for_each(|claim| insert(None, claim));
             for (channel, entry) in entry.channels.iter().enumerate() {
@@ -121,13 +112,16 @@ impl Index {
         index
     }
 
-    fn insert(&mut self, pattern: &EventPattern, taker: Taker, claim: &Claim) {
+    fn insert(&mut self, pattern: &EventPattern, subscriber: RouteSubscriber, claim: &RowRules) {
         let small = |count: usize| u32::try_from(count).expect("a book has a million values at most");
         let own = small(self.claims.len());
-        self.claims.push(IndexedClaim { taker, specificity: pattern.specificity(), claim: claim.clone() });
+        self.claims.push(IndexedClaim {
+            subscriber,
+            specificity: pattern.specificity(),
+            claim: claim.clone(),
+        });
         let mut at = ROOT;
         for segment in pattern.segments() {
-            // The node that a new step would lead to.
             let new = small(self.nodes.len());
             let node = &mut self.nodes[at as usize];
             at = match segment {
@@ -139,13 +133,14 @@ impl Index {
                 Segment::Rest => return node.going_on.push(own),
             };
             if at == new {
-                self.nodes.push(Node::default());
+                self.nodes.push(RouteNode::default());
             }
         }
         self.nodes[at as usize].ending.push(own);
     }
 
-    /// Adds the claims on what is left of a type. No node is met twice, and the walk is no deeper than a pattern.
+    /// Adds the rows that match the rest of a type. No node is visited twice, and the walk is no deeper than a
+    /// pattern.
     fn collect<'a>(&'a self, at: NodeIndex, left: Option<&str>, found: &mut Vec<&'a IndexedClaim>) {
         let node = &self.nodes[at as usize];
         let claims = |indexes: &'a [ClaimIndex]| indexes.iter().map(|index| &self.claims[*index as usize]);
@@ -254,8 +249,8 @@ services:
             }
             let book = read(&text);
             for event_type in types {
-                let asked = book.takers(&event_type);
-                let asked: Vec<_> = asked.iter().map(|taker| (taker.subscription(), &taker.rule)).collect();
+                let asked = book.subscribers(&event_type);
+                let asked: Vec<_> = asked.iter().map(|subscriber| (subscriber.subscription(), &subscriber.rule)).collect();
                 let found = book.route(&event_type);
                 let found: Vec<_> = found.iter().map(|route| (route.subscription(), &**route.rule)).collect();
                 prop_assert_eq!(found, asked, "{}\n{}", event_type, text);

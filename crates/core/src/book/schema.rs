@@ -1,8 +1,7 @@
-//! The format of the rule book as data: every key with its type, its role and a sentence about it.
+//! The format of the rule book as data: every key with its type, role and description.
 //!
-//! One table serves four readers: the validator, the JSON Schema, the reference in the docs and the
-//! test that no key is inert. Invariant: a key that is not in these tables is refused, and a key
-//! that is in them changes behaviour or is a fact.
+//! One table serves the validator, the JSON Schema, the reference and the test that no key is inert. Invariant:
+//! a key that is not in these tables is refused, and a key in them changes behaviour or is a fact.
 
 mod alerting;
 mod delivery;
@@ -12,77 +11,68 @@ mod edge;
 pub use delivery::BOOK;
 
 use super::connectors::{Connector, Connectors, Edge};
-use super::words::Word;
+use super::keywords::Keyword;
 use crate::policy::catalog;
 
-/// The keys of one kind of map.
 #[derive(Debug)]
-pub struct Object {
-    /// What such a map is called in messages: "a retry policy".
+pub struct ObjectSchema {
+    /// The name in messages: "a retry policy".
     pub name: &'static str,
-    /// One sentence about it.
     pub about: &'static str,
-    /// Its own keys.
-    pub fields: &'static [Field],
-    /// Further keys that it shares with others.
-    pub includes: &'static [&'static Object],
-    /// Of which keys exactly one must be given.
+    pub fields: &'static [KeySchema],
+    /// Keys shared with other objects.
+    pub includes: &'static [&'static ObjectSchema],
     pub one_of: OneOf,
 }
 
-impl Object {
-    /// One that shares no keys with others, and of whose keys any may be given.
+impl ObjectSchema {
+    /// Without shared or exclusive keys.
     #[must_use]
-    pub const fn new(name: &'static str, about: &'static str, fields: &'static [Field]) -> Self {
+    pub const fn new(name: &'static str, about: &'static str, fields: &'static [KeySchema]) -> Self {
         Self { name, about, fields, includes: &[], one_of: OneOf::Nothing }
     }
 }
 
-/// Keys of which exactly one must be given.
 #[derive(Clone, Copy, Debug)]
 pub enum OneOf {
-    /// There are none.
     Nothing,
-    /// These.
     Keys(&'static [&'static str]),
-    /// Those of the connectors of an edge, which the map takes beside its own, with the keys that belong to them.
+    /// The selecting keys of an edge's connectors; their further keys are allowed too.
     Kinds(Edge),
 }
 
-impl Object {
-    /// A map with these keys and no others.
+impl ObjectSchema {
+    /// A map with exactly these keys.
     #[must_use]
-    pub const fn of(name: &'static str, about: &'static str, fields: &'static [Field]) -> Self {
+    pub const fn of(name: &'static str, about: &'static str, fields: &'static [KeySchema]) -> Self {
         Self { name, about, fields, includes: &[], one_of: OneOf::Nothing }
     }
 
-    /// Its keys: those of its connectors, its own, and those that it shares.
-    pub fn all_fields(&self, connectors: &Connectors) -> impl Iterator<Item = &'static Field> {
+    /// Connector keys, own keys and shared keys.
+    pub fn all_fields(&self, connectors: &Connectors) -> impl Iterator<Item = &'static KeySchema> {
         self.kind_fields(connectors).into_iter().chain(self.common_fields())
     }
 
-    /// The keys that it has whatever its connector.
-    pub fn common_fields(&self) -> impl Iterator<Item = &'static Field> {
+    /// Keys independent of the connector.
+    pub fn common_fields(&self) -> impl Iterator<Item = &'static KeySchema> {
         self.fields.iter().chain(self.includes.iter().flat_map(|object| object.fields))
     }
 
-    /// The keys of its connectors.
     #[must_use]
-    pub fn kind_fields(&self, connectors: &Connectors) -> Vec<&'static Field> {
+    pub fn kind_fields(&self, connectors: &Connectors) -> Vec<&'static KeySchema> {
         match self.one_of {
             OneOf::Kinds(edge) => connectors.fields(edge),
             OneOf::Nothing | OneOf::Keys(_) => Vec::new(),
         }
     }
 
-    /// The key of that name.
     #[must_use]
-    pub fn field(&self, key: &str, connectors: &Connectors) -> Option<&'static Field> {
+    pub fn field(&self, key: &str, connectors: &Connectors) -> Option<&'static KeySchema> {
         let own = self.common_fields().find(|field| field.key == key);
         own.or_else(|| self.kind_fields(connectors).into_iter().find(|field| field.key == key))
     }
 
-    /// The keys of which exactly one must be given; empty if that is not so.
+    /// Empty if no key is exclusive.
     #[must_use]
     pub fn one_of(&self, connectors: &Connectors) -> Vec<&'static str> {
         match self.one_of {
@@ -93,157 +83,108 @@ impl Object {
     }
 }
 
-/// A key and what may stand there.
 #[derive(Debug)]
-pub struct Field {
-    /// The key.
+pub struct KeySchema {
     pub key: &'static str,
-    /// What may stand there.
-    pub takes: Type,
-    /// What it is for.
-    pub role: Role,
-    /// Whether it may be left out.
-    pub need: Need,
-    /// One sentence about it.
+    pub takes: ValueType,
+    pub role: KeyRole,
+    pub need: KeyPresence,
     pub about: &'static str,
 }
 
-impl Field {
+impl KeySchema {
     const fn required(self) -> Self {
-        Self { need: Need::Required, ..self }
+        Self { need: KeyPresence::Required, ..self }
     }
 
     const fn fact(self) -> Self {
-        Self { role: Role::Fact, ..self }
+        Self { role: KeyRole::Fact, ..self }
     }
 }
 
-/// Whether a key may be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
-    /// It must be there.
+pub enum KeyPresence {
     Required,
-    /// It may be left out.
     Optional,
 }
 
-/// What a key is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// It changes what Redrive does or shows.
+pub enum KeyRole {
+    /// Changes what Redrive does or shows.
     Behaviour,
-    /// It tells `check` about the world outside; Redrive itself does not act on it.
+    /// Informs `check` about the outside world; Redrive does not act on it.
     Fact,
 }
 
-/// What may stand in a place.
 #[derive(Debug)]
-pub enum Type {
-    /// `30s`.
+pub enum ValueType {
     Duration,
-    /// `25MiB`.
     Size,
-    /// `20/s`.
     Rate,
-    /// `50%`.
     Share,
-    /// `spread 25%`.
     Jitter,
-    /// A regular expression.
     Pattern,
-    /// An event type, possibly with wildcards.
+    /// May contain wildcards.
     EventPattern,
-    /// An event type without wildcards, or a template that makes one.
+    /// An event type without wildcards, or a template for one.
     Text,
-    /// `http://…` or `https://…`.
     Url,
-    /// A text with `{placeholders}` for headers and data.
+    /// With `{placeholders}` for headers and data.
     SourceTemplate,
-    /// A value of an event, or a text with such values in braces.
+    /// A field of an event, or a text with fields in braces.
     CopyKey,
-    /// A text with `{placeholders}`, for names of dead-letter queues.
+    /// A dead-letter queue name with `{placeholders}`.
     LetterName,
-    /// `true` or `false`.
     Bool,
-    /// A whole number.
     Count {
-        /// At least.
         min: u64,
-        /// At most.
         max: u64,
     },
-    /// A whole number, or `unlimited`.
     CountOrUnlimited,
-    /// A number.
     Number {
-        /// At least.
         min: f64,
-        /// At most.
         max: f64,
     },
-    /// One of these words.
     Word(&'static [&'static str]),
-    /// The name of something defined elsewhere in the book or in the catalog.
-    Name(Named),
-    /// What follows on a failure: the name of a policy, or an act.
+    /// A name defined in the book or the catalog.
+    Name(NameKind),
+    /// A policy name or an action.
     Reaction,
-    /// An HTTP status, or a range such as `500-599`.
     Statuses,
-    /// A category, a status or a range of statuses.
     FailureKind,
-    /// Five fields of cron.
     Cron,
-    /// A text that is JSON.
     Json,
-    /// A time zone such as `Europe/Berlin`.
     Zone,
-    /// `Mon-Fri 09:00-17:00 Europe/Berlin`.
     Hours,
     /// `METRIC OP VALUE [over D] [for D] [by WHAT]`.
     Condition,
-    /// `ann@example.com`.
     MailAddress,
-    /// `smtp://user@mail.example.com:587`.
     MailServer,
-    /// The code of a lint.
     Lint,
-    /// Whatever it is: only a connector that is not there knows.
+    /// For connectors that are not in this build.
     Any,
-    /// A map with these keys.
-    Object(&'static Object),
-    /// A map from names to such values.
-    MapOf(&'static Type),
-    /// A map from kinds of failure to such values.
-    ByFailure(&'static Type),
-    /// A list of such values.
-    ListOf(&'static Type),
-    /// One such value, or a list of them.
-    OneOrMany(&'static Type),
+    Object(&'static ObjectSchema),
+    MapOf(&'static ValueType),
+    /// A map from failures to such values.
+    ByFailure(&'static ValueType),
+    ListOf(&'static ValueType),
+    OneOrMany(&'static ValueType),
     /// A single value of the first type, or a map of the second.
-    ShortOrLong(&'static Type, &'static Object),
+    ShortOrLong(&'static ValueType, &'static ObjectSchema),
 }
 
-/// The kinds of names a book refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Named {
-    /// A retry policy.
+pub enum NameKind {
     Policy,
-    /// A breaker.
     Breaker,
-    /// A timeout.
     Timeout,
-    /// A throttle.
     Throttle,
-    /// A dependency.
     Dependency,
-    /// A secret.
     Secret,
-    /// A receiver of alerts.
     Receiver,
 }
 
-impl Named {
-    /// All of them.
+impl NameKind {
     pub const ALL: [Self; 7] = [
         Self::Policy,
         Self::Breaker,
@@ -254,7 +195,7 @@ impl Named {
         Self::Receiver,
     ];
 
-    /// The names that are there without being defined.
+    /// Names that exist without being defined.
     #[must_use]
     pub fn of_the_catalog(self) -> Vec<&'static str> {
         match self {
@@ -265,7 +206,7 @@ impl Named {
         }
     }
 
-    /// What such a thing is called.
+    /// Its name in messages.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -279,7 +220,6 @@ impl Named {
         }
     }
 
-    /// The section of the book that defines it.
     #[must_use]
     pub const fn section(self) -> &'static str {
         match self {
@@ -294,26 +234,24 @@ impl Named {
     }
 }
 
-/// An optional key that changes behaviour.
 #[must_use]
-pub const fn key(key: &'static str, takes: Type, about: &'static str) -> Field {
-    Field { key, takes, role: Role::Behaviour, need: Need::Optional, about }
+pub const fn key(key: &'static str, takes: ValueType, about: &'static str) -> KeySchema {
+    KeySchema { key, takes, role: KeyRole::Behaviour, need: KeyPresence::Optional, about }
 }
 
-/// A key that must be there.
 #[must_use]
-pub const fn required(name: &'static str, takes: Type, about: &'static str) -> Field {
+pub const fn required(name: &'static str, takes: ValueType, about: &'static str) -> KeySchema {
     key(name, takes, about).required()
 }
 
-const fn duration(name: &'static str, about: &'static str) -> Field {
-    key(name, Type::Duration, about)
+const fn duration(name: &'static str, about: &'static str) -> KeySchema {
+    key(name, ValueType::Duration, about)
 }
 
-const fn text(name: &'static str, about: &'static str) -> Field {
-    key(name, Type::Text, about)
+const fn text(name: &'static str, about: &'static str) -> KeySchema {
+    key(name, ValueType::Text, about)
 }
 
-const fn word<T: Word>(name: &'static str, about: &'static str) -> Field {
-    key(name, Type::Word(T::WORDS), about)
+const fn word<T: Keyword>(name: &'static str, about: &'static str) -> KeySchema {
+    key(name, ValueType::Word(T::WORDS), about)
 }

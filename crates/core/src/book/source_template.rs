@@ -1,88 +1,67 @@
-//! Templates that make an event's type, subject or session out of what came in, such as
+//! Templates that make an event's type, subject or session from a message, such as
 //! `github.{header.x-github-event}.{data.action}`.
 //!
-//! A placeholder names a header (`{header.x-name}`) or a field of the JSON data (`{data.a.b}`), or
-//! several with `|` between them, of which the first that has a value counts.
+//! A placeholder names a header (`{header.x-name}`) or a field of the JSON data (`{data.a.b}`), or alternatives
+//! separated by `|`, of which the first with a value counts. A value is a text, a number as written, `true` or
+//! `false`; an empty text, `null`, an object and a list count as absent. Without a value:
 //!
-//! A value is a text, a number as it is written, `true` or `false`; an empty text, `null`, an object and a
-//! list are as good as nothing. What follows on a placeholder without a value depends on what is made:
+//! - a **type** loses the segment with its dot. Characters that types do not allow become `_`, since the sender
+//! may not send again. Dots of a value separate segments only at the end, as in `stripe.{data.type}`; elsewhere
+//! they become `_`, so that a sender who can name a repository cannot move later segments and choose who gets
+//! the event;
+//! - an **id, subject or session** is left out: half a key would tie unrelated events together.
 //!
-//! - of a **type** the segment that it stands in drops, with its dot. Each character that no type has becomes
-//!   `_`, since an event is worth more than the letters of its type, and its sender may not send it again.
-//!   Dots of a value part segments where nothing follows on it, as in `stripe.{data.type}`. Anywhere else they
-//!   become `_` too: whoever may name a repository must not move what comes after it to another place, and so
-//!   choose who gets the event;
-//! - of an **id, a subject or a session** nothing remains: half of a key would tie together what has nothing
-//!   to do with each other.
-//!
-//! Invariant: filling in never fails. Whether what it made is short enough, the attribute's own type says.
+//! Invariant: filling in never fails. The attribute's own type checks the length of the result.
 
-mod wanted;
+mod selection;
 
 use std::fmt;
 
-pub use self::wanted::{Picked, Wanted};
+pub(crate) use self::selection::JsonKey;
+pub use self::selection::{FieldSelection, SelectedFields};
 use super::pattern;
 use crate::limits;
 
-/// A template, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceTemplate {
-    pieces: Vec<Piece>,
+    pieces: Vec<TemplatePiece>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Piece {
+enum TemplatePiece {
     Text(String),
-    /// The first of these that has a value.
-    FirstOf(Vec<From>),
+    FirstOf(Vec<TemplateField>),
 }
 
-/// Where a placeholder's value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum From {
+enum TemplateField {
     Header(String),
     Data(Vec<String>),
 }
 
-/// Why a text is no template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSourceTemplate {
-    /// Nothing there.
     #[error("a template cannot be empty")]
     Empty,
-    /// A brace without its partner.
-    #[error("a `{{` or `}}` stands alone in `{text}`")]
-    Unpaired {
-        /// The template.
-        text: String,
-    },
-    /// A placeholder that leads nowhere.
+    #[error("unmatched `{{` or `}}` in `{text}`")]
+    Unpaired { text: String },
     #[error(
-        "`{{{placeholder}}}` leads nowhere: write {{header.x-name}} or {{data.field}}, or several with | between them"
+        "unknown placeholder `{{{placeholder}}}`: write {{header.x-name}} or {{data.field}}, or alternatives separated by |"
     )]
-    Unknown {
-        /// What stands between the braces.
-        placeholder: String,
-    },
-    /// A path that leads too deep.
-    #[error("`{{{placeholder}}}` leads deeper than {} fields", limits::DATA_PATH_WORDS_MAX)]
-    TooDeep {
-        /// What stands between the braces.
-        placeholder: String,
-    },
+    Unknown { placeholder: String },
+    #[error("`{{{placeholder}}}` is nested more than {} fields deep", limits::DATA_PATH_WORDS_MAX)]
+    TooDeep { placeholder: String },
 }
 
-/// What came in: where placeholders find their values.
-pub trait Material {
-    /// The header of that name, which is in lower case.
+/// What fills the placeholders.
+pub trait TemplateInput {
+    /// The name is in lower case.
     fn header(&self, name: &str) -> Option<&str>;
-    /// The field of the JSON data at the end of that path.
+    /// The JSON field at this path.
     fn data(&self, path: &[String]) -> Option<&str>;
 }
 
 impl SourceTemplate {
-    /// Reads a template.
     pub fn parse(text: &str) -> Result<Self, InvalidSourceTemplate> {
         if text.is_empty() {
             return Err(InvalidSourceTemplate::Empty);
@@ -93,21 +72,22 @@ impl SourceTemplate {
         while let Some(brace) = rest.find(['{', '}']) {
             let (before, after) = rest.split_at(brace);
             if !before.is_empty() {
-                pieces.push(Piece::Text(before.to_owned()));
+                pieces.push(TemplatePiece::Text(before.to_owned()));
             }
             let after = after.strip_prefix('{').ok_or_else(unpaired)?;
             let (inside, tail) = after.split_once('}').ok_or_else(unpaired)?;
             let unknown = || InvalidSourceTemplate::Unknown { placeholder: inside.to_owned() };
-            let froms = inside.split('|').map(|from| From::parse(from.trim())).collect::<Option<Vec<_>>>();
+            let froms =
+                inside.split('|').map(|from| TemplateField::parse(from.trim())).collect::<Option<Vec<_>>>();
             let froms = froms.ok_or_else(unknown)?;
-            if froms.iter().any(From::is_too_deep) {
+            if froms.iter().any(TemplateField::is_too_deep) {
                 return Err(InvalidSourceTemplate::TooDeep { placeholder: inside.to_owned() });
             }
-            pieces.push(Piece::FirstOf(froms));
+            pieces.push(TemplatePiece::FirstOf(froms));
             rest = tail;
         }
         if !rest.is_empty() {
-            pieces.push(Piece::Text(rest.to_owned()));
+            pieces.push(TemplatePiece::Text(rest.to_owned()));
         }
         Ok(Self { pieces })
     }
@@ -115,56 +95,55 @@ impl SourceTemplate {
     /// The texts between the placeholders.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         self.pieces.iter().filter_map(|piece| match piece {
-            Piece::Text(text) => Some(text.as_str()),
-            Piece::FirstOf(_) => None,
+            TemplatePiece::Text(text) => Some(text.as_str()),
+            TemplatePiece::FirstOf(_) => None,
         })
     }
 
-    /// The text, if there is nothing to fill in.
+    /// `None` if there is anything to fill in.
     #[must_use]
     pub fn literal(&self) -> Option<&str> {
         match self.pieces.as_slice() {
-            [Piece::Text(text)] => Some(text),
+            [TemplatePiece::Text(text)] => Some(text),
             _ => None,
         }
     }
 
-    /// The paths of all fields of the data that it looks at.
+    /// Paths of all data fields it reads.
     pub fn data_paths(&self) -> impl Iterator<Item = &[String]> {
         let froms = self.pieces.iter().flat_map(|piece| match piece {
-            Piece::Text(_) => [].iter(),
-            Piece::FirstOf(froms) => froms.iter(),
+            TemplatePiece::Text(_) => [].iter(),
+            TemplatePiece::FirstOf(froms) => froms.iter(),
         });
         froms.filter_map(|from| match from {
-            From::Header(_) => None,
-            From::Data(path) => Some(path.as_slice()),
+            TemplateField::Header(_) => None,
+            TemplateField::Data(path) => Some(path.as_slice()),
         })
     }
 
-    /// The text with everything filled in; none if a placeholder has no value.
+    /// `None` if a placeholder has no value.
     #[must_use]
-    pub fn fill(&self, material: &dyn Material) -> Option<String> {
+    pub fn fill(&self, material: &dyn TemplateInput) -> Option<String> {
         let mut filled = String::new();
         for piece in &self.pieces {
             match piece {
-                Piece::Text(text) => filled.push_str(text),
-                Piece::FirstOf(froms) => filled.push_str(value_of(froms, material)?),
+                TemplatePiece::Text(text) => filled.push_str(text),
+                TemplatePiece::FirstOf(froms) => filled.push_str(value_of(froms, material)?),
             }
         }
         Some(filled)
     }
 
-    /// The event type that it makes, without the segments that have a placeholder without a value; none if
-    /// nothing remains.
+    /// Drops segments whose placeholder has no value; `None` if nothing remains.
     #[must_use]
-    pub fn fill_type(&self, material: &dyn Material) -> Option<String> {
+    pub fn fill_type(&self, material: &dyn TemplateInput) -> Option<String> {
         let mut made = Segments::default();
         let mut pieces = self.pieces.iter().peekable();
         while let Some(piece) = pieces.next() {
             let is_last = pieces.peek().is_none();
             match piece {
-                Piece::Text(text) => made.add(text),
-                Piece::FirstOf(froms) => {
+                TemplatePiece::Text(text) => made.add(text),
+                TemplatePiece::FirstOf(froms) => {
                     let fit = if is_last { as_segments } else { as_part_of_one };
                     match value_of(froms, material).map(fit) {
                         Some(value) if !value.is_empty() => made.add(&value),
@@ -177,32 +156,31 @@ impl SourceTemplate {
     }
 }
 
-/// The value of the first that has one.
-fn value_of<'a>(froms: &[From], material: &'a dyn Material) -> Option<&'a str> {
+fn value_of<'a>(froms: &[TemplateField], material: &'a dyn TemplateInput) -> Option<&'a str> {
     let values = froms.iter().map(|from| match from {
-        From::Header(name) => material.header(name),
-        From::Data(path) => material.data(path),
+        TemplateField::Header(name) => material.header(name),
+        TemplateField::Data(path) => material.data(path),
     });
     values.flatten().find(|value| !value.is_empty())
 }
 
-/// A value in the characters that a segment of a type has; nothing if it has none of its own.
+/// Maps a value to the characters of one segment; empty if none remain.
 fn as_part_of_one(value: &str) -> String {
     as_segments(value).replace('.', "_")
 }
 
-/// A value in the characters that types have, without segments that are empty.
+/// Maps a value to the characters of event types, without empty segments.
 fn as_segments(value: &str) -> String {
     let words = value.split('.').filter(|word| !word.is_empty());
     let fitting = words.map(|word| word.replace(|c: char| !pattern::is_of_a_word(c), "_"));
     fitting.collect::<Vec<_>>().join(".")
 }
 
-/// A type in the making, segment by segment.
+/// An event type under construction.
 #[derive(Default)]
 struct Segments {
     whole: String,
-    /// What comes after the last dot of the template's own.
+    /// What follows the last literal dot of the template.
     last: String,
     last_lacks_a_value: bool,
 }
@@ -239,7 +217,7 @@ impl Segments {
     }
 }
 
-impl From {
+impl TemplateField {
     fn parse(text: &str) -> Option<Self> {
         let is_word = |word: &str| {
             !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_'))
@@ -263,11 +241,11 @@ impl fmt::Display for SourceTemplate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for piece in &self.pieces {
             match piece {
-                Piece::Text(text) => f.write_str(text)?,
-                Piece::FirstOf(froms) => {
+                TemplatePiece::Text(text) => f.write_str(text)?,
+                TemplatePiece::FirstOf(froms) => {
                     let shown = froms.iter().map(|from| match from {
-                        From::Header(name) => format!("header.{name}"),
-                        From::Data(path) => format!("data.{}", path.join(".")),
+                        TemplateField::Header(name) => format!("header.{name}"),
+                        TemplateField::Data(path) => format!("data.{}", path.join(".")),
                     });
                     write!(f, "{{{}}}", shown.collect::<Vec<_>>().join("|"))?;
                 }
@@ -318,10 +296,10 @@ mod tests {
     /// A call with a few headers and its JSON.
     struct Call<'a> {
         headers: &'a [(&'a str, &'a str)],
-        data: Picked<'a>,
+        data: SelectedFields<'a>,
     }
 
-    impl Material for Call<'_> {
+    impl TemplateInput for Call<'_> {
         fn header(&self, name: &str) -> Option<&str> {
             self.headers.iter().find(|(one, _)| *one == name).map(|(_, value)| *value)
         }
@@ -332,7 +310,7 @@ mod tests {
     }
 
     fn call<'a>(template: &SourceTemplate, headers: &'a [(&'a str, &'a str)], body: &'a str) -> Call<'a> {
-        let mut wanted = Wanted::default();
+        let mut wanted = FieldSelection::default();
         template.data_paths().for_each(|path| wanted.add(path));
         Call { headers, data: wanted.pick(body.as_bytes()).expect("the body is JSON") }
     }

@@ -1,109 +1,98 @@
-//! Reads YAML into nodes that know where they stand, and refuses what makes YAML treacherous: for rule books,
-//! scenarios and whatever else people write.
+//! Parses YAML into nodes with positions, and refuses its treacherous features. Used for rule books and
+//! scenarios.
 //!
-//! Invariants: bounded in bytes, depth and nodes; no anchors, aliases, merge keys, tags or second
-//! documents; no duplicate keys; any input ends in nodes or in problems, never in a panic.
+//! Invariants: bounded in bytes, depth and nodes; no anchors, aliases, merge keys, tags or second documents; no
+//! duplicate keys; any input gives nodes or problems, never a panic.
 
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, Tag, options};
 
-use super::problem::{Problems, Span};
+use super::problem::{BookSpan, Problems};
+use crate::book::problem::Position;
 use crate::limits;
-use crate::position::Position;
 
-/// A value of the book and where it stands.
 #[derive(Clone, Debug)]
-pub struct Node {
-    /// Where it stands.
-    pub span: Span,
-    /// What it is.
-    pub value: Value,
+pub struct YamlNode {
+    pub span: BookSpan,
+    pub value: YamlValue,
 }
 
-/// A value of the book.
 #[derive(Clone, Debug)]
-pub enum Value {
-    /// Nothing: an empty value, `null` or `~`.
+pub enum YamlValue {
+    /// Empty, `null` or `~`.
     Null,
-    /// A word, a number or a text; what it means depends on its place.
+    /// A word, number or text; its meaning depends on the key.
     Scalar {
-        /// The text.
         text: Box<str>,
-        /// Whether it stood in quotes.
         quoted: Quoted,
     },
-    /// Keys and values in the order of the book, each key once.
-    Map(Vec<(Node, Node)>),
-    /// Values in the order of the book.
-    List(Vec<Node>),
-    /// Something that was reported already, to be passed over.
+    /// In book order, each key once.
+    Map(Vec<(YamlNode, YamlNode)>),
+    List(Vec<YamlNode>),
+    /// Already reported; skip it.
     Refused,
 }
 
-/// Whether a scalar stood in quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quoted {
-    /// In quotes, or as a block of text.
+    /// Quotes or a block scalar.
     Yes,
-    /// Plain.
     No,
 }
 
-impl Node {
-    /// The text, if it is a scalar.
+impl YamlNode {
     #[must_use]
     pub fn text(&self) -> Option<&str> {
         match &self.value {
-            Value::Scalar { text, .. } => Some(text),
-            Value::Null | Value::Map(_) | Value::List(_) | Value::Refused => None,
+            YamlValue::Scalar { text, .. } => Some(text),
+            YamlValue::Null | YamlValue::Map(_) | YamlValue::List(_) | YamlValue::Refused => None,
         }
     }
 
-    /// The value under a key, if this is a map that has it.
+    /// `None` if this is no map or lacks the key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Self> {
         self.entries().iter().find(|(name, _)| name.text() == Some(key)).map(|(_, value)| value)
     }
 
-    /// The keys and values of a map; none of anything else.
+    /// Empty if this is no map.
     #[must_use]
     pub fn entries(&self) -> &[(Self, Self)] {
         match &self.value {
-            Value::Map(entries) => entries,
-            Value::Null | Value::Scalar { .. } | Value::List(_) | Value::Refused => &[],
+            YamlValue::Map(entries) => entries,
+            YamlValue::Null | YamlValue::Scalar { .. } | YamlValue::List(_) | YamlValue::Refused => &[],
         }
     }
 
-    /// The values of a list; none of anything else.
+    /// Empty if this is no list.
     #[must_use]
     pub fn items(&self) -> &[Self] {
         match &self.value {
-            Value::List(items) => items,
-            Value::Null | Value::Scalar { .. } | Value::Map(_) | Value::Refused => &[],
+            YamlValue::List(items) => items,
+            YamlValue::Null | YamlValue::Scalar { .. } | YamlValue::Map(_) | YamlValue::Refused => &[],
         }
     }
 
-    /// What it is, for messages.
     #[must_use]
     pub const fn shape(&self) -> &'static str {
         match self.value {
-            Value::Null => "nothing",
-            Value::Scalar { .. } => "a single value",
-            Value::Map(_) => "a map of keys",
-            Value::List(_) => "a list",
-            Value::Refused => "something refused",
+            YamlValue::Null => "nothing",
+            YamlValue::Scalar { .. } => "a single value",
+            YamlValue::Map(_) => "a map",
+            YamlValue::List(_) => "a list",
+            YamlValue::Refused => "an unsupported value",
         }
     }
 }
 
-/// Reads a text. No node comes back if the text is no YAML at all; the problems say why.
+/// `None` if the text is not YAML; the problems say why.
 #[must_use]
-pub fn read(text: &str, problems: &mut Problems) -> Option<Node> {
-    let mut reader = Reader { problems, open: Vec::new(), root: None, nodes: 0, documents: 0 };
+pub fn read(text: &str, problems: &mut Problems) -> Option<YamlNode> {
+    let mut reader = YamlReader { problems, open: Vec::new(), root: None, nodes: 0, documents: 0 };
     let options = options! { disallow_directives: true, emit_unresolved_aliases: true };
     for next in Parser::new_from_str_with_options(text, options) {
         match next {
             Ok((event, span)) => {
-                if reader.take(event, convert(&span)) == Flow::Stop {
+                if reader.take(event, convert(&span)) == EventFlow::Stop {
                     return None;
                 }
             }
@@ -119,7 +108,7 @@ pub fn read(text: &str, problems: &mut Problems) -> Option<Node> {
                     let message = "this line is indented with a tab";
                     reader.problems.error("yaml-syntax", tab, message, TAB_HELP);
                 } else {
-                    let message = format!("this is no YAML: {}", error.info());
+                    let message = format!("invalid YAML: {}", error.info());
                     reader.problems.error("yaml-syntax", span, message, syntax_help(text, marker.line()));
                 }
                 return None;
@@ -129,159 +118,163 @@ pub fn read(text: &str, problems: &mut Problems) -> Option<Node> {
     reader.root
 }
 
-struct Reader<'a> {
+struct YamlReader<'a> {
     problems: &'a mut Problems,
-    open: Vec<Open>,
-    root: Option<Node>,
+    open: Vec<OpenNode>,
+    root: Option<YamlNode>,
     nodes: usize,
     documents: usize,
 }
 
-/// A collection whose end has not been seen yet.
-struct Open {
-    span: Span,
-    inside: Inside,
+struct OpenNode {
+    span: BookSpan,
+    inside: OpenContent,
 }
 
-enum Inside {
-    Map { entries: Vec<(Node, Node)>, key: Option<Node> },
-    List(Vec<Node>),
+enum OpenContent {
+    Map { entries: Vec<(YamlNode, YamlNode)>, key: Option<YamlNode> },
+    List(Vec<YamlNode>),
 }
 
 #[derive(PartialEq)]
-enum Flow {
+enum EventFlow {
     Go,
     Stop,
 }
 
-impl Reader<'_> {
-    fn take(&mut self, event: Event<'_>, span: Span) -> Flow {
+impl YamlReader<'_> {
+    fn take(&mut self, event: Event<'_>, span: BookSpan) -> EventFlow {
         match event {
             Event::DocumentStart(..) => {
                 self.documents += 1;
                 if self.documents > 1 {
-                    let help = "keep to one document in a file, without `---` in the middle";
+                    let help = "use one document per file, without `---` in the middle";
                     self.problems.error("second-document", span, "a second YAML document starts here", help);
-                    return Flow::Stop;
+                    return EventFlow::Stop;
                 }
             }
             Event::Scalar(text, style, anchor, tag) => {
                 let value = if self.is_decorated(anchor, tag.as_deref(), span) {
-                    Value::Refused
+                    YamlValue::Refused
                 } else {
                     scalar(&text, style)
                 };
-                return self.put(Node { span, value });
+                return self.put(YamlNode { span, value });
             }
             Event::Alias(_) | Event::UnresolvedAlias(_) => {
-                let help = "a pattern with `*` must stand in quotes: \"*.created\"; a value that is meant twice is written out";
-                self.problems.error("yaml-alias", span, "aliases (`*name`) are no part of this format", help);
-                return self.put(Node { span, value: Value::Refused });
+                let help = "quote a pattern with `*`: \"*.created\"; write a repeated value out";
+                self.problems.error("yaml-alias", span, "YAML aliases (`*name`) are not supported", help);
+                return self.put(YamlNode { span, value: YamlValue::Refused });
             }
             Event::SequenceStart(_, anchor, tag) => {
                 self.is_decorated(anchor, tag.as_deref(), span);
-                return self.enter(Open { span, inside: Inside::List(Vec::new()) });
+                return self.enter(OpenNode { span, inside: OpenContent::List(Vec::new()) });
             }
             Event::MappingStart(_, anchor, tag) => {
                 self.is_decorated(anchor, tag.as_deref(), span);
-                return self.enter(Open { span, inside: Inside::Map { entries: Vec::new(), key: None } });
+                return self
+                    .enter(OpenNode { span, inside: OpenContent::Map { entries: Vec::new(), key: None } });
             }
             Event::SequenceEnd | Event::MappingEnd => {
                 let closed = self.open.pop().expect("the parser closes only what it opened");
                 let value = match closed.inside {
-                    Inside::Map { entries, .. } => Value::Map(entries),
-                    Inside::List(items) => Value::List(items),
+                    OpenContent::Map { entries, .. } => YamlValue::Map(entries),
+                    OpenContent::List(items) => YamlValue::List(items),
                 };
-                return self.put(Node { span: closed.span, value });
+                return self.put(YamlNode { span: closed.span, value });
             }
-            // Comments and anchors' own events are switched off; the rest carries no value.
+            // Comments are switched off; the other events carry no value.
             _ => {}
         }
-        Flow::Go
+        EventFlow::Go
     }
 
     /// Reports anchors and tags; true if there was one.
-    fn is_decorated(&mut self, anchor: usize, tag: Option<&Tag>, span: Span) -> bool {
+    fn is_decorated(&mut self, anchor: usize, tag: Option<&Tag>, span: BookSpan) -> bool {
         if anchor != 0 {
-            let help = "anchors (`&name`) are no part of this format: write the value out";
-            self.problems.error("yaml-anchor", span, "an anchor stands before this value", help);
+            let help = "YAML anchors (`&name`) are not supported: write the value out";
+            self.problems.error("yaml-anchor", span, "this value has an anchor", help);
         }
         if tag.is_some() {
-            let help = "tags (`!name`) are no part of this format: leave it out";
-            self.problems.error("yaml-tag", span, "a tag stands before this value", help);
+            let help = "YAML tags (`!name`) are not supported: remove it";
+            self.problems.error("yaml-tag", span, "this value has a tag", help);
         }
         anchor != 0 || tag.is_some()
     }
 
-    fn enter(&mut self, open: Open) -> Flow {
+    fn enter(&mut self, open: OpenNode) -> EventFlow {
         if self.open.len() >= limits::BOOK_DEPTH_MAX {
             self.refuse_depth(open.span);
-            return Flow::Stop;
+            return EventFlow::Stop;
         }
         self.open.push(open);
-        Flow::Go
+        EventFlow::Go
     }
 
-    fn refuse_depth(&mut self, span: Span) {
+    fn refuse_depth(&mut self, span: BookSpan) {
         let message = format!("nested more than {} levels deep", limits::BOOK_DEPTH_MAX);
-        self.problems.error("too-deep", span, message, "eight levels are enough for everything");
+        self.problems.error("too-deep", span, message, "no rule book needs more than eight levels");
     }
 
-    fn put(&mut self, node: Node) -> Flow {
+    fn put(&mut self, node: YamlNode) -> EventFlow {
         self.nodes += 1;
         if self.nodes > limits::BOOK_NODES_MAX {
             let message = format!("more than {} values", limits::BOOK_NODES_MAX);
-            self.problems.error("file-too-large", node.span, message, "split it into several files");
-            return Flow::Stop;
+            self.problems.error(
+                "file-too-large",
+                node.span,
+                message,
+                "split it into several files files files",
+            );
+            return EventFlow::Stop;
         }
         let Some(parent) = self.open.last_mut() else {
             self.root = Some(node);
-            return Flow::Go;
+            return EventFlow::Go;
         };
         match &mut parent.inside {
-            Inside::List(items) => items.push(node),
-            Inside::Map { entries, key } => match key.take() {
+            OpenContent::List(items) => items.push(node),
+            OpenContent::Map { entries, key } => match key.take() {
                 None => *key = Some(node),
                 Some(key) => entries.push((key, node)),
             },
         }
-        Flow::Go
+        EventFlow::Go
     }
 }
 
-fn scalar(text: &str, style: ScalarStyle) -> Value {
+fn scalar(text: &str, style: ScalarStyle) -> YamlValue {
     match style {
-        ScalarStyle::Plain if matches!(text, "" | "~" | "null" | "Null" | "NULL") => Value::Null,
-        ScalarStyle::Plain => Value::Scalar { text: text.into(), quoted: Quoted::No },
+        ScalarStyle::Plain if matches!(text, "" | "~" | "null" | "Null" | "NULL") => YamlValue::Null,
+        ScalarStyle::Plain => YamlValue::Scalar { text: text.into(), quoted: Quoted::No },
         ScalarStyle::SingleQuoted
         | ScalarStyle::DoubleQuoted
         | ScalarStyle::Literal
-        | ScalarStyle::Folded => Value::Scalar { text: text.into(), quoted: Quoted::Yes },
+        | ScalarStyle::Folded => YamlValue::Scalar { text: text.into(), quoted: Quoted::Yes },
     }
 }
 
-fn convert(span: &granit_parser::Span) -> Span {
+fn convert(span: &granit_parser::Span) -> BookSpan {
     let start = span.start.byte_offset().unwrap_or(0);
     let end = span.end.byte_offset().unwrap_or(start);
     span_at(start, end, span.start.line(), span.start.col())
 }
 
-fn span_at(start: usize, end: usize, line: usize, column_from_0: usize) -> Span {
+fn span_at(start: usize, end: usize, line: usize, column_from_0: usize) -> BookSpan {
     // The size limit keeps all of these far below 2^32.
     let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    Span {
+    BookSpan {
         start: small(start),
         end: small(end),
         position: Position { line: small(line), column: small(column_from_0).saturating_add(1) },
     }
 }
 
-/// A guess at what the writer meant on a line that is no YAML.
-const TAB_HELP: &str = "indent with spaces: YAML allows no tabs there";
+const TAB_HELP: &str = "indent with spaces; YAML does not allow tabs here";
 
-/// The first tab that indents the line of an error or the next one with text: a parser that reads a tab as the
-/// continuation of a value reports the line before.
-fn indenting_tab(text: &str, line: usize) -> Option<Span> {
+/// The first tab that indents the line of an error or the next line with text: a parser that takes a tab for
+/// the continuation of a value reports the line before.
+fn indenting_tab(text: &str, line: usize) -> Option<BookSpan> {
     let mut start = 0;
     let mut lines = text.split_inclusive('\n').enumerate().map(|(n, line)| {
         let at = (n + 1, start, line);
@@ -308,17 +301,17 @@ fn syntax_help(text: &str, line: usize) -> &'static str {
     let line = text.lines().nth(line.saturating_sub(1)).unwrap_or_default();
     let before_comment = line.split(" #").next().unwrap_or_default();
     if has_bare_placeholder(before_comment) {
-        "a text with {placeholders} must stand in quotes: \"_{service}.deadletter\""
+        "quote a text with {placeholders}: \"_{service}.deadletter\""
     } else if before_comment.contains('*') && !before_comment.contains('"') {
         "a pattern with `*` must stand in quotes: \"*.created\""
     } else if line.starts_with('%') {
-        "this format has no directives: leave the line out"
+        "YAML directives are not supported: remove the line"
     } else {
-        "look at the indentation, the quotes and the brackets of this line and the one before"
+        "check the indentation, quotes and brackets of this line and the one before"
     }
 }
 
-/// Whether `{word}` stands on the line outside quotes.
+/// Whether `{word}` is on the line outside quotes.
 fn has_bare_placeholder(line: &str) -> bool {
     let mut pieces = line.split('{').skip(1).filter_map(|piece| piece.split_once('}'));
     let is_word = |text: &str| {
@@ -327,21 +320,19 @@ fn has_bare_placeholder(line: &str) -> bool {
     !line.contains('"') && pieces.any(|(inside, _)| is_word(inside))
 }
 
-/// Reports keys that are no plain words, merge keys, keys that stand twice, and texts with characters
-/// that would do something to a terminal.
-pub fn check_keys(node: &Node, problems: &mut Problems) {
+/// Reports keys that are not words, merge keys, duplicate keys and control characters.
+pub fn check_keys(node: &YamlNode, problems: &mut Problems) {
     check_text(node, problems);
-    // Depth is bounded when reading, so this recursion is too.
+    // Depth is bounded, so the recursion is too.
     for item in node.items() {
         check_keys(item, problems);
     }
-    let mut seen: Vec<(&str, Span)> = Vec::with_capacity(node.entries().len());
+    let mut seen: Vec<(&str, BookSpan)> = Vec::with_capacity(node.entries().len());
     for (key, value) in node.entries() {
         match key.text() {
-            None if matches!(key.value, Value::Refused) => {}
+            None if matches!(key.value, YamlValue::Refused) => {}
             None => {
-                let help =
-                    "a name such as null, and a text that begins with `{` or `[`, must stand in quotes";
+                let help = "quote a name such as null, and a text that begins with `{` or `[`";
                 problems.error(
                     "yaml-key",
                     key.span,
@@ -349,10 +340,10 @@ pub fn check_keys(node: &Node, problems: &mut Problems) {
                     help,
                 );
             }
-            // In quotes it is a name like any other.
-            Some("<<") if matches!(key.value, Value::Scalar { quoted: Quoted::No, .. }) => {
-                let help = "merge keys are no part of this format; in a rule book use `from:` in policies and breakers";
-                problems.error("yaml-merge-key", key.span, "`<<` merges another map in", help);
+            // Quoted, it is a normal name.
+            Some("<<") if matches!(key.value, YamlValue::Scalar { quoted: Quoted::No, .. }) => {
+                let help = "YAML merge keys are not supported; use `from:` in policies and breakers";
+                problems.error("yaml-merge-key", key.span, "unsupported merge key `<<`", help);
             }
             Some(text) => seen.push((text, key.span)),
         }
@@ -363,21 +354,22 @@ pub fn check_keys(node: &Node, problems: &mut Problems) {
     for pair in seen.windows(2) {
         let [(first, first_at), (second, second_at)] = pair else { continue };
         if first == second {
-            let message = format!("`{second}` stands on line {} already", first_at.position.line);
+            let message =
+                format!("duplicate key `{second}`, first defined on line {}", first_at.position.line);
             problems.error("duplicate-key", *second_at, message, "keep one of them");
         }
     }
 }
 
-fn check_text(node: &Node, problems: &mut Problems) {
+fn check_text(node: &YamlNode, problems: &mut Problems) {
     let hidden = |c: &char| c.is_control() && !matches!(c, '\n' | '\t');
     if let Some(character) = node.text().and_then(|text| text.chars().find(hidden)) {
-        let message = format!("a control character ({}) stands here", character.escape_unicode());
+        let message = format!("text contains a control character ({})", character.escape_unicode());
         problems.error(
             "control-character",
             node.span,
             message,
-            "leave it out: it would reach terminals and logs",
+            "remove it: it would reach terminals and logs",
         );
     }
 }

@@ -1,7 +1,7 @@
-//! When Redrive was away: down, or unable to write. Such time uses up nothing of anybody's patience.
+//! When Redrive was away: down, or unable to write. Such time counts against no window, hold or deadline.
 //!
-//! A delivery on disk is not touched at a restart, however many there are; what it is excused is summed
-//! up when it is loaded, from when it was last written.
+//! Deliveries on disk are not touched at a restart, however many there are; the absence is subtracted when
+//! one is loaded, from when it was last written.
 
 use std::time::Duration;
 
@@ -10,19 +10,19 @@ use serde::{Deserialize, Serialize};
 use crate::limits;
 use crate::time::Timestamp;
 
-/// The latest absences, the oldest first and none within another.
+/// The latest absences, oldest first, not overlapping.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Absences(Vec<(Timestamp, Timestamp)>);
 
 impl Absences {
-    /// None yet.
     #[must_use]
     pub const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// Adds one that has just ended; beyond the bound, the two oldest become one with the time between them.
+    /// Adds an absence that has just ended; beyond the bound, the two oldest merge, with the time between
+    /// them.
     pub fn add(&mut self, from: Timestamp, to: Timestamp) {
         let from = self.0.last().map_or(from, |(_, end)| from.max(*end));
         if from >= to {
@@ -35,7 +35,6 @@ impl Absences {
         }
     }
 
-    /// How much of that time Redrive was away.
     #[must_use]
     pub fn within(&self, from: Timestamp, to: Timestamp) -> Duration {
         let overlap = |(start, end): &(Timestamp, Timestamp)| to.min(*end).since(from.max(*start));

@@ -1,4 +1,4 @@
-//! One dependency of the engine: who may call it, and which lines wait for it.
+//! One dependency in the engine: its admission control and the lines that wait for it.
 
 use std::collections::VecDeque;
 
@@ -7,22 +7,21 @@ use crate::ids::{DependencyName, Seq};
 use crate::policy::admission::{AdmissionControl, AdmissionSettings};
 use crate::time::Timestamp;
 
-/// One dependency, for all that call it.
 #[derive(Debug)]
-pub(super) struct Dependency {
+pub(super) struct EngineDependency {
     pub name: DependencyName,
     pub control: AdmissionControl,
     /// The delivery whose failure opened the breaker: it probes last.
     pub opened_by: Option<Seq>,
     /// Lines that have something to send and may not.
     pub waiters: VecDeque<LinePlace>,
-    /// Lines that have nothing to send but retries, while those are too many.
+    /// Lines with only retries to send, while the retry budget is spent.
     pub retriers: VecDeque<LinePlace>,
-    /// When the waiters are to ask again, whatever happens.
+    /// When the waiters ask again at the latest.
     pub asks_at: Option<Timestamp>,
 }
 
-impl Dependency {
+impl EngineDependency {
     /// Calls ramp up from the start: there may be a backlog.
     pub(super) fn new(name: DependencyName, settings: AdmissionSettings, now: Timestamp) -> Self {
         let mut control = AdmissionControl::new(settings);

@@ -1,29 +1,28 @@
-//! How deliveries come into memory: from the writer, from pages of the store, or when their time has come.
+//! How deliveries enter memory: from the writer, from pages of the store, or when they are due.
 
 use std::sync::Arc;
 
-use super::port::{Effect, Page, Waiting, Wanted};
-use super::queue::{Entry, LineStatus, PushAt, Ready};
-use super::{Engine, LinePlace, Presence, QueuePlace, Running, ServicePlace, Timer};
+use super::messages::{Effect, LoadScope, LoadedPage, PendingDelivery};
+use super::queue::{LineStatus, PushAt, ReadyDelivery, WindowFit};
+use super::{Engine, LinePlace, QueuePlace, QueuePresence, RunState, ServicePlace, Timer};
 use crate::ids::Seq;
 use crate::time::Timestamp;
 
 impl Engine {
-    /// A delivery is durable, and at the head of its session if it has one.
-    pub(super) fn arrive(&mut self, row: Waiting, now: Timestamp) {
+    pub(super) fn arrive(&mut self, row: PendingDelivery, now: Timestamp) {
         if self.known.contains_key(&row.id.seq()) {
             return;
         }
         let place = self.queue(&row.queue);
         let bounds = self.bounds;
         if row.replaying.is_some() && self.rule(&row).is_none() {
-            // A queue whose service is gone looks at nothing on disk: this is the time to say so.
+            // A queue whose service was removed loads nothing from disk: dead-letter it now.
             self.learn(place, row.id.seq(), row.bytes());
-            return self.bury_unwanted(place, row, now);
+            return self.dead_letter_unrouted(place, row, now);
         }
         if let Some(due_at) = row.due_at.filter(|due_at| *due_at > now) {
             self.wait_for(place, due_at, row, now);
-        } else if self.queues[place.0].enter(&row, &bounds) == Entry::Fits {
+        } else if self.queues[place.0].enter(&row, &bounds) == WindowFit::Fits {
             self.learn(place, row.id.seq(), row.bytes());
             self.line_up(place, row, PushAt::Back, now);
         } else {
@@ -31,15 +30,20 @@ impl Engine {
         }
     }
 
-    /// Keeps it until its time, here or on disk.
-    pub(super) fn wait_for(&mut self, place: QueuePlace, due_at: Timestamp, row: Waiting, now: Timestamp) {
-        if self.queues[place.0].presence == Presence::Removed {
+    pub(super) fn wait_for(
+        &mut self,
+        place: QueuePlace,
+        due_at: Timestamp,
+        row: PendingDelivery,
+        now: Timestamp,
+    ) {
+        if self.queues[place.0].presence == QueuePresence::Removed {
             return self.line_up(place, row, PushAt::Back, now);
         }
         let (bounds, seq, bytes) = (self.bounds, row.id.seq(), row.bytes());
         match self.queues[place.0].put_off(due_at, row, &bounds) {
-            Entry::Fits => self.learn(place, seq, bytes),
-            Entry::StaysOnDisk => self.forget(place, seq),
+            WindowFit::Fits => self.learn(place, seq, bytes),
+            WindowFit::StaysOnDisk => self.forget(place, seq),
         }
         self.set_queue_timer(place, now);
     }
@@ -58,7 +62,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn loaded(&mut self, page: &Page, now: Timestamp) {
+    pub(super) fn loaded(&mut self, page: &LoadedPage, now: Timestamp) {
         let place = self.queue(&page.queue);
         let bounds = self.bounds;
         let mut taken = 0;
@@ -74,8 +78,8 @@ impl Engine {
         }
         let queue = &mut self.queues[place.0];
         match page.wanted {
-            Wanted::Ready { after } => queue.ready_loaded(page, after, taken),
-            Wanted::Due { .. } => {
+            LoadScope::Ready { after } => queue.ready_loaded(page, after, taken),
+            LoadScope::Due { .. } => {
                 let not_taken = page.rows.get(taken).map(|row| row.due_at.unwrap_or(now));
                 queue.due_loaded(page, not_taken, now);
             }
@@ -83,9 +87,8 @@ impl Engine {
         self.look_for_more(place, now);
     }
 
-    /// Asks for a page if memory runs low and there may be more.
     pub(super) fn look_for_more(&mut self, place: QueuePlace, now: Timestamp) {
-        if self.store_failing_since.is_none() && self.running == Running::Yes {
+        if self.store_failing_since.is_none() && self.running == RunState::Running {
             let bounds = self.bounds;
             while let Some(load) = self.queues[place.0].next_load(&bounds, now) {
                 self.effects.push_back(Effect::Load(load));
@@ -100,38 +103,37 @@ impl Engine {
         }
     }
 
-    /// Puts it into the line of the dependency that its rule names; without a rule it is put aside, and what is
-    /// damaged goes no further.
-    pub(super) fn line_up(&mut self, place: QueuePlace, row: Waiting, at: PushAt, now: Timestamp) {
+    /// Puts it into the line of its rule's dependency. Without a rule it is parked; a damaged one is
+    /// dead-lettered.
+    pub(super) fn line_up(&mut self, place: QueuePlace, row: PendingDelivery, at: PushAt, now: Timestamp) {
         if row.damaged {
-            return self.bury_damaged(place, row, now);
+            return self.dead_letter_damaged(place, row, now);
         }
         let Some(rule) = self.rule(&row).map(Arc::clone) else {
             if row.replaying.is_some() {
-                return self.bury_unwanted(place, row, now);
+                return self.dead_letter_unrouted(place, row, now);
             }
-            if self.queues[place.0].presence == Presence::Removed {
-                // All of the queue is held, so it does not matter in which line it waits.
+            if self.queues[place.0].presence == QueuePresence::Removed {
                 return self.hold_removed(place, &row);
             }
-            return self.put_aside(place, row, now);
+            return self.park_without_rule(place, row, now);
         };
         if row.start_recorded {
-            return self.went_down_with(place, row, &rule, now);
+            return self.interrupted_by_crash(place, row, &rule, now);
         }
         let dependency = self.dependency(&rule.dependency, now);
-        self.meet_breaker(dependency, &rule, now);
+        self.attach_breaker(dependency, &rule, now);
         let barrier = self.dependencies[dependency.0].control.barrier(&rule, now);
         let queue = &mut self.queues[place.0];
         let line = queue.line(dependency);
-        queue.push(line, Ready { waiting: row, rule, blocked_since: None }, at);
+        queue.push(line, ReadyDelivery { waiting: row, rule, blocked_since: None }, at);
         let index = match at {
             PushAt::Back => queue.lines[line].ready.len() - 1,
             PushAt::Front => 0,
         };
         let (status, line) = (queue.lines[line].status, LinePlace { queue: place, line });
         match (status, barrier) {
-            // The others of the line have been asked already, and nobody will ask them again before that is over.
+            // The rest of the line was held already, and is not asked again before the barrier ends.
             (LineStatus::AwaitsDependency, Some((cause, until))) => {
                 self.hold(line, index, cause, until, now);
             }
@@ -148,8 +150,8 @@ impl Engine {
         }
     }
 
-    /// A queue whose service is gone keeps nothing in memory: when the service is back, it looks again.
-    fn hold_removed(&mut self, place: QueuePlace, row: &Waiting) {
+    /// A removed queue keeps nothing in memory: when the service is back, it loads again.
+    fn hold_removed(&mut self, place: QueuePlace, row: &PendingDelivery) {
         self.forget(place, row.id.seq());
         self.queues[place.0].left_on_disk();
         self.queues[place.0].due_left_on_disk(Timestamp::EPOCH);
@@ -163,7 +165,6 @@ impl Engine {
         }
     }
 
-    /// The lines of a queue may have become free to send.
     pub(super) fn wake_lines(&mut self, queue: QueuePlace) {
         for line in 0..self.queues[queue.0].lines.len() {
             self.make_runnable(LinePlace { queue, line });

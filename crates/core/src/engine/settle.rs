@@ -1,22 +1,25 @@
-//! What follows when a call is over: outcomes become settlements, and settlements that are durable let go.
+//! What follows a call: outcomes become settlements, and durable settlements release their deliveries.
 
 use std::sync::Arc;
 
-use super::port::{CallId, Death, Effect, Ending, Fate, Followers, Made, Next, Settlement, Signal, Waiting};
-use super::queue::{PushAt, Ready, Starts};
-use super::{Engine, InFlight, QueuePlace, Settling, Stage};
+use super::messages::{
+    CallId, CompletedCall, DeadLetterInfo, Effect, Ending, EngineActivity, NextState, PendingDelivery,
+    SessionFollowers, Settlement, SettlementResult,
+};
+use super::queue::{PushAt, ReadyDelivery, Starts};
+use super::{Engine, InFlight, QueuePlace, Settling, SettlingStage};
 use crate::book::RuleBook;
-use crate::engine::story::{End, Facts, HeldBy, Story, Told};
+use crate::engine::attempt_record::{AttemptEnd, AttemptFacts, AttemptRecord, HoldReason, RecordedVerdict};
 use crate::engine::worker::{self, Worker};
-use crate::event::copies;
+use crate::event::copy_rule;
 use crate::ids::{ChannelName, DeliveryId};
 use crate::letters::envelope::Tier;
 use crate::letters::fingerprint::Fingerprint;
-use crate::policy::answer::{Reply, Seen};
+use crate::policy::answer::{ReplyKind, TargetReply};
 use crate::policy::breaker::Observation;
-use crate::policy::category::{Category, Code, codes};
-use crate::policy::classify::{Connection, Failure, Outcome, classify};
-use crate::policy::decide::{Decision, Ended, History, Moment, Verdict, decide};
+use crate::policy::category::{Category, FailureCode, codes};
+use crate::policy::classify::{ConnectionStatus, Failure, Outcome, classify};
+use crate::policy::decide::{AttemptResult, Decision, History, Moment, Verdict, decide};
 use crate::policy::rule::Rule;
 use crate::time::Timestamp;
 
@@ -32,36 +35,40 @@ impl Engine {
         let InFlight { call, queue, dependency, ticket, beside, starts: _ } = in_flight;
         let answer = reply.as_answer();
         let outcome = classify(&answer, &call.rule.classify, call.rule.timeouts.category);
-        // A batch that was answered in part has been answered: that is what the dependency is judged by.
+        // A batch that was answered in part was answered: the dependency counts as healthy.
         let mut observation = failed.map(|_| Observation::Success);
         for (index, row) in call.deliveries.iter().enumerate() {
             let delivered = Outcome::Delivered { matched: None };
             let has_failed = failed.is_none_or(|failed| failed.binary_search(&index).is_ok());
             let outcome = if has_failed { outcome.clone() } else { delivered };
-            let ended = Ended::Outcome(outcome);
+            let ended = AttemptResult::Outcome(outcome);
             let moment = Moment { now, seed: self.seed, delivery: row.id, attempt: row.next_attempt() };
-            // A call may have run on while nothing could be written.
+            // A call may have continued while the store could not write.
             let history = row.history.away(self.away_within(call.started_at, now));
-            let row = Waiting { history, ..row.clone() };
+            let row = PendingDelivery { history, ..row.clone() };
             let decision = decide(&call.rule, &row.history, &ended, &moment);
             observation.get_or_insert(decision.observation);
-            let Ended::Outcome(outcome) = ended else { unreachable!("it was made right above") };
-            let attempt =
-                Tried { row: &row, rule: &call.rule, book: call.book.hash(), started_at: call.started_at };
+            let AttemptResult::Outcome(outcome) = ended else { unreachable!("it was made right above") };
+            let attempt = AttemptContext {
+                row: &row,
+                rule: &call.rule,
+                book: call.book.hash(),
+                started_at: call.started_at,
+            };
             let mut settlement = Self::settlement(&attempt, &outcome, reply, &decision, now);
             if call.rule.copies.keeps_notification_ids() && call.deliveries.len() == 1 {
-                settlement.history = settlement.history.notified_as(copies::notification_id(&answer));
+                settlement.history = settlement.history.notified_as(copy_rule::notification_id(&answer));
             }
             if let Some(worker) = worker_of(&call.book, &row) {
-                let end = worker::End::Run { outcome: &outcome, reply, report };
+                let end = worker::WorkerEnd::Run { outcome: &outcome, reply, report };
                 settlement.emits = worker.ended(&row, end, &settlement);
             }
-            self.tell_alert(&row, &decision, &settlement);
+            self.report_alert(&row, &decision, &settlement);
             if settlement.pause.is_some() {
                 let service = self.queues[queue.0].service;
                 self.services[service.0].pause(now);
             }
-            self.settle(queue, row, settlement, Stage::Over { dependency, beside });
+            self.settle(queue, row, settlement, SettlingStage::Over { dependency, beside });
         }
         if let Outcome::Failed(failure) = &outcome
             && failure.category == Category::RateLimited
@@ -80,22 +87,22 @@ impl Engine {
     fn throttled(&mut self, place: super::DependencyPlace, failure: &Failure, now: Timestamp) {
         let dependency = &mut self.dependencies[place.0];
         if let Some(until) = dependency.control.throttled(failure.retry_after, now) {
-            let signal = Signal::DependencyHeld { dependency: dependency.name.clone(), until };
-            self.effects.push_back(Effect::Signal(Box::new(signal)));
+            let activity = EngineActivity::DependencyHeld { dependency: dependency.name.clone(), until };
+            self.effects.push_back(Effect::Activity(Box::new(activity)));
         }
     }
 
-    /// Our own shutdown: it burns nothing, and the next run finds the delivery as it was.
+    /// Our own shutdown: it uses no retry, and the next run finds the delivery as it was.
     fn interrupted(&mut self, in_flight: InFlight, now: Timestamp) {
         let InFlight { call, queue, dependency, ticket, starts, .. } = in_flight;
         self.dependencies[dependency.0].control.unused(ticket);
         for row in &call.deliveries {
             self.shares.give_back(self.queues[queue.0].service.0);
             if starts == Starts::OnRecord {
-                // Its start is on record, and must not look as if Redrive had gone down with it.
-                self.let_go_of_alone(row);
-                let settlement = self.settlement_without_attempt(row, Next::Ready, now);
-                self.settle(queue, row.clone(), settlement, Stage::NotMade);
+                // Its start is recorded, and must not look as if Redrive had crashed during it.
+                self.clear_alone(row);
+                let settlement = self.settlement_without_attempt(row, NextState::Ready, now);
+                self.settle(queue, row.clone(), settlement, SettlingStage::NotMade);
             } else {
                 self.forget(queue, row.id.seq());
             }
@@ -103,7 +110,7 @@ impl Engine {
         self.queues[queue.0].left_on_disk();
     }
 
-    fn let_go_of_alone(&mut self, row: &Waiting) {
+    fn clear_alone(&mut self, row: &PendingDelivery) {
         if self.caution.alone == Some(row.id.seq()) {
             self.caution.alone = None;
         }
@@ -112,16 +119,16 @@ impl Engine {
     pub(super) fn settle(
         &mut self,
         queue: QueuePlace,
-        waiting: Waiting,
+        waiting: PendingDelivery,
         mut settlement: Settlement,
-        stage: Stage,
+        stage: SettlingStage,
     ) {
         self.complete_letter(&waiting, &mut settlement);
-        if matches!((&stage, &settlement.next), (Stage::NotMade, Next::Dead(_)))
+        if matches!((&stage, &settlement.next), (SettlingStage::NotMade, NextState::Dead(_)))
             && settlement.emits.is_empty()
             && let Some(worker) = self.worker_of(&waiting)
         {
-            settlement.emits = worker.ended(&waiting, worker::End::GivenUp, &settlement);
+            settlement.emits = worker.ended(&waiting, worker::WorkerEnd::GivenUp, &settlement);
         }
         let settlement = Arc::new(settlement);
         self.effects.push_back(Effect::Settle(Arc::clone(&settlement)));
@@ -130,85 +137,92 @@ impl Engine {
         assert!(before.is_none(), "a delivery is settled once at a time");
     }
 
-    pub(super) fn settled(&mut self, delivery: DeliveryId, fate: Fate, now: Timestamp) {
+    pub(super) fn settled(&mut self, delivery: DeliveryId, fate: SettlementResult, now: Timestamp) {
         let seq = delivery.seq();
         let Some(Settling { settlement, waiting, queue, stage }) = self.settling.remove(&seq) else { return };
-        if let Stage::Over { .. } = stage {
+        if let SettlingStage::Over { .. } = stage {
             self.shares.give_back(self.queues[queue.0].service.0);
-            self.let_go_of_alone(&waiting);
+            self.clear_alone(&waiting);
             self.wake_for_share();
         }
-        if fate == Fate::Stale {
-            // Whoever settled it knows; what is left of it on disk is found by looking.
-            self.let_go_of_alone(&waiting);
-            if let Stage::ToBeMade(start) = stage {
-                self.not_begun(queue, *start);
+        if fate == SettlementResult::Stale {
+            // Another path settled it; what is left of it on disk is found by loading.
+            self.clear_alone(&waiting);
+            if let SettlingStage::ToBeMade(start) = stage {
+                self.cancel_start(queue, *start);
             }
             self.forget(queue, seq);
             self.queues[queue.0].explore();
             self.look_for_more(queue, now);
-            return self.effects.push_back(Effect::Signal(Box::new(Signal::Stale(delivery))));
+            return self.effects.push_back(Effect::Activity(Box::new(EngineActivity::Stale(delivery))));
         }
-        if matches!(settlement.next, Next::Delivered | Next::Dead(_)) {
+        if matches!(settlement.next, NextState::Delivered | NextState::Dead(_)) {
             let ended = self.replays.settled(&waiting, &settlement);
-            self.tell_replay(ended);
+            self.report_replay(ended);
         }
-        let row = Waiting {
+        let row = PendingDelivery {
             attempts: settlement.attempts,
             history: settlement.history.clone(),
             book: Some(settlement.book),
             written_at: settlement.at,
-            start_recorded: settlement.next == Next::Starting,
+            start_recorded: settlement.next == NextState::Starting,
             ..waiting.clone()
         };
         if let Some(service) = &settlement.pause {
-            // Somebody may have resumed it between the call's end and now: what is written last holds.
+            // An operator may have resumed it between the call's end and now: the last write wins.
             let place = self.service(service);
             self.services[place.0].pause(now);
-            self.effects.push_back(Effect::Signal(Box::new(Signal::Paused(service.clone()))));
+            self.effects.push_back(Effect::Activity(Box::new(EngineActivity::Paused(service.clone()))));
         }
         let made = match &stage {
-            Stage::Over { dependency, beside } => {
-                Some(Made { dependency: self.dependencies[dependency.0].name.clone(), beside: *beside })
-            }
-            Stage::NotMade | Stage::ToBeMade(_) => None,
+            SettlingStage::Over { dependency, beside } => Some(CompletedCall {
+                dependency: self.dependencies[dependency.0].name.clone(),
+                beside: *beside,
+            }),
+            SettlingStage::NotMade | SettlingStage::ToBeMade(_) => None,
         };
         match (&settlement.next, stage) {
-            (Next::Delivered | Next::Dead(_), _) => self.forget(queue, seq),
-            (Next::Ready, _) => self.line_up(queue, Waiting { due_at: None, ..row }, PushAt::Front, now),
-            (Next::Due { at }, _) if *at <= now => {
-                self.line_up(queue, Waiting { due_at: Some(*at), ..row }, PushAt::Back, now);
+            (NextState::Delivered | NextState::Dead(_), _) => self.forget(queue, seq),
+            (NextState::Ready, _) => {
+                self.line_up(queue, PendingDelivery { due_at: None, ..row }, PushAt::Front, now)
             }
-            (Next::Due { at }, _) => self.wait_for(queue, *at, Waiting { due_at: Some(*at), ..row }, now),
-            (Next::Starting, Stage::ToBeMade(start)) => return self.begin_recorded(queue, row, *start, now),
-            (Next::Starting, Stage::Over { .. } | Stage::NotMade) => {
+            (NextState::Due { at }, _) if *at <= now => {
+                self.line_up(queue, PendingDelivery { due_at: Some(*at), ..row }, PushAt::Back, now);
+            }
+            (NextState::Due { at }, _) => {
+                self.wait_for(queue, *at, PendingDelivery { due_at: Some(*at), ..row }, now)
+            }
+            (NextState::Starting, SettlingStage::ToBeMade(start)) => {
+                return self.begin_recorded(queue, row, *start, now);
+            }
+            (NextState::Starting, SettlingStage::Over { .. } | SettlingStage::NotMade) => {
                 unreachable!("a start is recorded before a call")
             }
         }
-        let signal = Signal::Settled { delivery: waiting, settlement, made };
-        self.effects.push_back(Effect::Signal(Box::new(signal)));
+        let activity = EngineActivity::Settled { delivery: waiting, settlement, made };
+        self.effects.push_back(Effect::Activity(Box::new(activity)));
     }
 
     fn settlement(
-        tried: &Tried<'_>,
+        tried: &AttemptContext<'_>,
         outcome: &Outcome,
-        reply: &Reply,
+        reply: &TargetReply,
         decision: &Decision,
         now: Timestamp,
     ) -> Settlement {
-        let Tried { row, rule, book, started_at } = *tried;
+        let AttemptContext { row, rule, book, started_at } = *tried;
         let (status, response) = match &reply.seen {
-            Seen::Http { status, body, .. } => (Some(*status), body.as_str()),
-            Seen::Transport(_)
-            | Seen::Process(_)
-            | Seen::Taken
-            | Seen::Broker(_)
-            | Seen::Malformed(_)
-            | Seen::ConfigMissing
-            | Seen::SecretUnavailable
-            | Seen::Internal => (None, ""),
+            ReplyKind::Http { status, body, .. } => (Some(*status), body.as_str()),
+            ReplyKind::Transport(_)
+            | ReplyKind::Process(_)
+            | ReplyKind::Taken
+            | ReplyKind::Broker(_)
+            | ReplyKind::Malformed(_)
+            | ReplyKind::ConfigMissing
+            | ReplyKind::SecretUnavailable
+            | ReplyKind::Internal => (None, ""),
         };
-        let facts = Facts {
+        let facts = AttemptFacts {
             attempt: row.next_attempt(),
             started_at,
             ended_at: now,
@@ -220,15 +234,17 @@ impl Engine {
             held: row.history.held(now),
         };
         let next = match decision.verdict {
-            Verdict::Deliver => Next::Delivered,
-            Verdict::Retry { due_at } => Next::Due { at: due_at },
-            Verdict::Hold { until } => Next::Due { at: until },
+            Verdict::Deliver => NextState::Delivered,
+            Verdict::Retry { due_at } => NextState::Due { at: due_at },
+            Verdict::Hold { until } => NextState::Due { at: until },
             Verdict::DeadLetter { reason, tier } => {
-                let Outcome::Failed(failure) = outcome else { unreachable!("only a failure is buried") };
-                let code = reason.code().map_or_else(|| failure.code.clone(), Code::of);
-                Next::Dead(Box::new(death(row, failure, code, tier)))
+                let Outcome::Failed(failure) = outcome else {
+                    unreachable!("only a failure becomes a dead letter")
+                };
+                let code = reason.code().map_or_else(|| failure.code.clone(), FailureCode::of);
+                NextState::Dead(Box::new(dead_letter_info(row, failure, code, tier)))
             }
-            Verdict::Pause => Next::Ready,
+            Verdict::Pause => NextState::Ready,
         };
         Settlement {
             delivery: row.id,
@@ -237,7 +253,7 @@ impl Engine {
             next,
             history: row.history.after(decision, now),
             book,
-            story: Some(Box::new(Story::of(&facts, decision))),
+            record: Some(Box::new(AttemptRecord::of(&facts, decision))),
             pause: (decision.verdict == Verdict::Pause).then(|| row.queue.service.clone()),
             stop: None,
             emits: Vec::new(),
@@ -245,8 +261,13 @@ impl Engine {
         }
     }
 
-    /// Nothing was tried: the history only learns what it is excused, and the count of attempts stays.
-    pub(super) fn settlement_without_attempt(&self, row: &Waiting, next: Next, now: Timestamp) -> Settlement {
+    /// No attempt: only absences and pauses enter the history, and the count of attempts stays.
+    pub(super) fn settlement_without_attempt(
+        &self,
+        row: &PendingDelivery,
+        next: NextState,
+        now: Timestamp,
+    ) -> Settlement {
         Settlement {
             delivery: row.id,
             attempts_before: row.attempts,
@@ -254,7 +275,7 @@ impl Engine {
             next,
             history: self.history_by_now(row, now),
             book: row.book.unwrap_or_else(|| self.book.hash()),
-            story: None,
+            record: None,
             pause: None,
             stop: None,
             emits: Vec::new(),
@@ -262,23 +283,23 @@ impl Engine {
         }
     }
 
-    /// It was held for longer than its rule allows.
-    pub(super) fn bury_held(
+    pub(super) fn dead_letter_held(
         &mut self,
         queue: QueuePlace,
-        ready: Ready,
+        ready: ReadyDelivery,
         history: History,
         decision: &Decision,
         now: Timestamp,
     ) {
-        let Ready { waiting: row, rule, .. } = ready;
+        let ReadyDelivery { waiting: row, rule, .. } = ready;
         let Verdict::DeadLetter { reason, tier } = decision.verdict else {
-            unreachable!("only what is given up is buried")
+            unreachable!("only a delivery that is given up becomes a dead letter")
         };
-        let code = Code::of(reason.code().expect("what did not start has no failure of its own"));
+        let code = FailureCode::of(reason.code().expect("what did not start has no failure of its own"));
         let dependency = &rule.dependency;
-        let message = format!("{dependency} did not let it through within `hold_max`, or it may not wait");
-        let facts = Facts {
+        let message =
+            format!("{dependency} was not available within `hold_max`, or the rule does not hold deliveries");
+        let facts = AttemptFacts {
             attempt: row.next_attempt(),
             started_at: now,
             ended_at: now,
@@ -289,188 +310,180 @@ impl Engine {
             response: "",
             held: history.held(now),
         };
-        let failure = not_started(code.clone(), message);
+        let failure = not_started(Category::Transient, code.clone(), message);
         let settlement = Settlement {
             history,
             book: self.book.hash(),
-            story: Some(Box::new(Story::of(&facts, decision))),
+            record: Some(Box::new(AttemptRecord::of(&facts, decision))),
             ..self.settlement_without_attempt(
                 &row,
-                Next::Dead(Box::new(death(&row, &failure, code, tier))),
+                NextState::Dead(Box::new(dead_letter_info(&row, &failure, code, tier))),
                 now,
             )
         };
-        self.settle(queue, row, settlement, Stage::NotMade);
+        self.settle(queue, row, settlement, SettlingStage::NotMade);
     }
 
-    pub(super) fn is_past_deadline(&self, ready: &Ready, now: Timestamp) -> bool {
+    pub(super) fn is_past_deadline(&self, ready: &ReadyDelivery, now: Timestamp) -> bool {
         let Some(deadline) = ready.rule.deadline else { return false };
         let history = self.history_of(&ready.waiting, &ready.rule, now);
         history.first_attempt_at().is_some_and(|first| now.since(first) > deadline)
     }
 
-    /// It waited for its turn until after its deadline.
-    pub(super) fn bury_late(&mut self, queue: QueuePlace, ready: Ready, now: Timestamp) {
-        let row = ready.waiting;
-        let code = Code::of(codes::DEADLINE_EXCEEDED);
-        let failure = not_started(code.clone(), "its deadline passed before it could start".to_owned());
-        let story = self.told_without_attempt(
-            &row,
-            HeldBy::Deadline,
-            Told::Dead { code: code.clone(), tier: Tier::Dead },
-            now,
-        );
-        let next = Next::Dead(Box::new(death(&row, &failure, code, Tier::Dead)));
-        let settlement =
-            Settlement { story: Some(story), ..self.settlement_without_attempt(&row, next, now) };
-        self.settle(queue, row, settlement, Stage::NotMade);
+    pub(super) fn dead_letter_late(&mut self, queue: QueuePlace, ready: ReadyDelivery, now: Timestamp) {
+        let message = "the deadline passed before the attempt could start".to_owned();
+        let failure = not_started(Category::Transient, FailureCode::of(codes::DEADLINE_EXCEEDED), message);
+        self.dead_letter_unstarted(queue, ready.waiting, HoldReason::Deadline, &failure, now);
     }
 
-    /// Whether its target has told the id of a notification, and is not called again for that.
-    pub(super) fn is_notified(ready: &Ready) -> bool {
+    /// Whether its target has returned a notification id, and so is not called again.
+    pub(super) fn is_notified(ready: &ReadyDelivery) -> bool {
         ready.rule.copies.keeps_notification_ids() && ready.waiting.history.notified().is_some()
     }
 
-    /// Its target has notified already: it is delivered without another call.
-    pub(super) fn deliver_notified(&mut self, queue: QueuePlace, ready: Ready, now: Timestamp) {
-        let row = ready.waiting;
-        let story = self.told_without_attempt(&row, HeldBy::Notified, Told::Delivered, now);
-        let settlement =
-            Settlement { story: Some(story), ..self.settlement_without_attempt(&row, Next::Delivered, now) };
-        self.settle(queue, row, settlement, Stage::NotMade);
+    /// Its target has sent the notification already: delivered without another call.
+    pub(super) fn deliver_notified(&mut self, queue: QueuePlace, ready: ReadyDelivery, now: Timestamp) {
+        let verdict = RecordedVerdict::Delivered;
+        self.settle_unstarted(queue, ready.waiting, HoldReason::Notified, verdict, NextState::Delivered, now);
     }
 
-    /// No rule wants a letter that is replayed: it is a letter again, where people find it.
-    pub(super) fn bury_unwanted(&mut self, queue: QueuePlace, row: Waiting, now: Timestamp) {
-        let code = Code::of(codes::RULE_REMOVED);
-        let failure = Failure {
-            category: Category::Fatal,
-            ..not_started(code.clone(), "the rule book has nobody who wants it any more".to_owned())
-        };
-        let verdict = Told::Dead { code: code.clone(), tier: Tier::Dead };
-        let story = self.told_without_attempt(&row, HeldBy::RuleRemoved, verdict, now);
-        let next = Next::Dead(Box::new(death(&row, &failure, code, Tier::Dead)));
-        let settlement =
-            Settlement { story: Some(story), ..self.settlement_without_attempt(&row, next, now) };
-        self.settle(queue, row, settlement, Stage::NotMade);
+    pub(super) fn dead_letter_unrouted(&mut self, queue: QueuePlace, row: PendingDelivery, now: Timestamp) {
+        let message = "no rule matches this event any more".to_owned();
+        let failure = not_started(Category::Fatal, FailureCode::of(codes::RULE_REMOVED), message);
+        self.dead_letter_unstarted(queue, row, HoldReason::RuleRemoved, &failure, now);
     }
 
-    /// Its event does not read as it was stored: no target gets it. Its code raises an alert at once.
-    pub(super) fn bury_damaged(&mut self, queue: QueuePlace, row: Waiting, now: Timestamp) {
-        let code = Code::of(codes::DAMAGED);
-        let message = "the stored event is damaged, and was not delivered".to_owned();
-        let failure = Failure { category: Category::Internal, ..not_started(code.clone(), message) };
-        let verdict = Told::Dead { code: code.clone(), tier: Tier::Dead };
-        let story = self.told_without_attempt(&row, HeldBy::Damage, verdict, now);
-        let next = Next::Dead(Box::new(death(&row, &failure, code, Tier::Dead)));
-        let settlement =
-            Settlement { story: Some(story), ..self.settlement_without_attempt(&row, next, now) };
-        self.settle(queue, row, settlement, Stage::NotMade);
+    /// The stored event is damaged: no target gets it. Its code raises an alert at once.
+    pub(super) fn dead_letter_damaged(&mut self, queue: QueuePlace, row: PendingDelivery, now: Timestamp) {
+        let message = "the stored event is damaged and was not delivered".to_owned();
+        let failure = not_started(Category::Internal, FailureCode::of(codes::DAMAGED), message);
+        self.dead_letter_unstarted(queue, row, HoldReason::Damage, &failure, now);
     }
 
-    /// No rule wants it any more: it waits for a book that does.
-    pub(super) fn put_aside(&mut self, queue: QueuePlace, row: Waiting, now: Timestamp) {
+    /// No rule matches it any more: it waits for a book that has one.
+    pub(super) fn park_without_rule(&mut self, queue: QueuePlace, row: PendingDelivery, now: Timestamp) {
         let until = Timestamp::NEVER;
-        let story = self.told_without_attempt(&row, HeldBy::RuleRemoved, Told::Hold { until }, now);
-        let settlement = Settlement {
-            story: Some(story),
-            ..self.settlement_without_attempt(&row, Next::Due { at: until }, now)
-        };
-        self.settle(queue, row, settlement, Stage::NotMade);
+        let (verdict, next) = (RecordedVerdict::Hold { until }, NextState::Due { at: until });
+        self.settle_unstarted(queue, row, HoldReason::RuleRemoved, verdict, next, now);
     }
 
-    /// Its start was recorded and its end was not: Redrive went down with it, and it counts as tried.
-    pub(super) fn went_down_with(
+    fn dead_letter_unstarted(
         &mut self,
         queue: QueuePlace,
-        row: Waiting,
-        rule: &Arc<Rule>,
+        row: PendingDelivery,
+        by: HoldReason,
+        failure: &Failure,
         now: Timestamp,
     ) {
-        let started = Waiting { history: row.history.started(row.written_at), start_recorded: false, ..row };
-        let row = Waiting { history: self.history_of(&started, rule, now), ..started };
-        let message = "Redrive went down while this attempt ran".to_owned();
-        let failure = Failure {
-            category: Category::Internal,
-            ..not_started(Code::of(codes::INTERRUPTED), message.clone())
-        };
-        let outcome = Outcome::Failed(failure);
-        let ended = Ended::Outcome(outcome.clone());
-        let moment = Moment { now, seed: self.seed, delivery: row.id, attempt: row.next_attempt() };
-        let decision = decide(rule, &row.history, &ended, &moment);
-        let reply = Reply { seen: Seen::Internal, message, retry_after: None };
-        let tried = Tried { row: &row, rule, book: self.book.hash(), started_at: row.written_at };
-        let mut settlement = Self::settlement(&tried, &outcome, &reply, &decision, now);
-        if let Some(worker) = self.worker_of(&row) {
-            let end = worker::End::Run { outcome: &outcome, reply: &reply, report: None };
-            settlement.emits = worker.ended(&row, end, &settlement);
-        }
-        self.tell_alert(&row, &decision, &settlement);
-        self.settle(queue, row, settlement, Stage::NotMade);
+        let code = failure.code.clone();
+        let next = NextState::Dead(Box::new(dead_letter_info(&row, failure, code.clone(), Tier::Dead)));
+        self.settle_unstarted(queue, row, by, RecordedVerdict::Dead { code, tier: Tier::Dead }, next, now);
     }
 
-    /// What runs the deliveries of that queue, if they are run.
-    pub(super) fn worker_of(&self, row: &Waiting) -> Option<&Worker> {
-        worker_of(&self.book, row)
-    }
-
-    fn told_without_attempt(&self, row: &Waiting, by: HeldBy, verdict: Told, now: Timestamp) -> Box<Story> {
-        Box::new(Story {
+    fn settle_unstarted(
+        &mut self,
+        queue: QueuePlace,
+        row: PendingDelivery,
+        by: HoldReason,
+        verdict: RecordedVerdict,
+        next: NextState,
+        now: Timestamp,
+    ) {
+        let record = Some(Box::new(AttemptRecord {
             attempt: row.next_attempt(),
             started_at: now,
             took_nanos: 0,
-            end: End::Held { by },
+            end: AttemptEnd::Held { by },
             book: self.book.hash(),
             verdict,
             classified_at: None,
             reaction_at: None,
             retry: None,
             held_nanos: 0,
-        })
+        }));
+        let settlement = Settlement { record, ..self.settlement_without_attempt(&row, next, now) };
+        self.settle(queue, row, settlement, SettlingStage::NotMade);
     }
 
-    fn tell_alert(&mut self, row: &Waiting, decision: &Decision, settlement: &Settlement) {
+    /// Its start was recorded and its end was not: Redrive crashed during it, and it counts as an attempt.
+    pub(super) fn interrupted_by_crash(
+        &mut self,
+        queue: QueuePlace,
+        row: PendingDelivery,
+        rule: &Arc<Rule>,
+        now: Timestamp,
+    ) {
+        let started =
+            PendingDelivery { history: row.history.started(row.written_at), start_recorded: false, ..row };
+        let row = PendingDelivery { history: self.history_of(&started, rule, now), ..started };
+        let message = "Redrive crashed during this attempt".to_owned();
+        let code = FailureCode::of(codes::INTERRUPTED);
+        let outcome = Outcome::Failed(not_started(Category::Internal, code, message.clone()));
+        let ended = AttemptResult::Outcome(outcome.clone());
+        let moment = Moment { now, seed: self.seed, delivery: row.id, attempt: row.next_attempt() };
+        let decision = decide(rule, &row.history, &ended, &moment);
+        let reply = TargetReply { seen: ReplyKind::Internal, message, retry_after: None };
+        let tried = AttemptContext { row: &row, rule, book: self.book.hash(), started_at: row.written_at };
+        let mut settlement = Self::settlement(&tried, &outcome, &reply, &decision, now);
+        if let Some(worker) = self.worker_of(&row) {
+            let end = worker::WorkerEnd::Run { outcome: &outcome, reply: &reply, report: None };
+            settlement.emits = worker.ended(&row, end, &settlement);
+        }
+        self.report_alert(&row, &decision, &settlement);
+        self.settle(queue, row, settlement, SettlingStage::NotMade);
+    }
+
+    pub(super) fn worker_of(&self, row: &PendingDelivery) -> Option<&Worker> {
+        worker_of(&self.book, row)
+    }
+
+    fn report_alert(&mut self, row: &PendingDelivery, decision: &Decision, settlement: &Settlement) {
         if let Some(kind) = decision.alert {
-            let code = match settlement.story.as_ref().map(|story| &story.end) {
-                Some(End::Failed { code, .. }) => code.to_string(),
-                Some(End::Delivered { .. } | End::Held { .. }) | None => String::new(),
+            let code = match settlement.record.as_ref().map(|record| &record.end) {
+                Some(AttemptEnd::Failed { code, .. }) => code.to_string(),
+                Some(AttemptEnd::Delivered { .. } | AttemptEnd::Held { .. }) | None => String::new(),
             };
-            let signal = Signal::Alert { kind, queue: Arc::clone(&row.queue), delivery: row.id, code };
-            self.effects.push_back(Effect::Signal(Box::new(signal)));
+            let activity =
+                EngineActivity::Alert { kind, queue: Arc::clone(&row.queue), delivery: row.id, code };
+            self.effects.push_back(Effect::Activity(Box::new(activity)));
         }
     }
 }
 
-/// A delivery that was tried, by a rule of that book.
 #[derive(Clone, Copy)]
-struct Tried<'a> {
-    row: &'a Waiting,
+struct AttemptContext<'a> {
+    row: &'a PendingDelivery,
     rule: &'a Rule,
     book: u64,
     started_at: Timestamp,
 }
 
-fn worker_of<'a>(book: &'a RuleBook, row: &Waiting) -> Option<&'a Worker> {
+fn worker_of<'a>(book: &'a RuleBook, row: &PendingDelivery) -> Option<&'a Worker> {
     book.worker(row.queue.service.as_str(), row.queue.channel.as_ref().map(ChannelName::as_str))
 }
 
-fn not_started(code: Code, message: String) -> Failure {
+fn not_started(category: Category, code: FailureCode, message: String) -> Failure {
     Failure {
-        category: Category::Transient,
+        category,
         code,
         status: None,
         message,
         retry_after: None,
         matched: None,
         default_category: None,
-        connection: Connection::Made,
+        connection: ConnectionStatus::Made,
     }
 }
 
-/// What the failure says; what the rule book says of the letter is added when it is settled.
-fn death(row: &Waiting, failure: &Failure, code: Code, tier: Tier) -> Death {
+/// By the failure alone; the rule book's part is added when it is settled.
+fn dead_letter_info(
+    row: &PendingDelivery,
+    failure: &Failure,
+    code: FailureCode,
+    tier: Tier,
+) -> DeadLetterInfo {
     let service = &row.queue.service;
-    Death {
+    DeadLetterInfo {
         category: failure.category,
         code,
         failure_code: failure.code.clone(),
@@ -479,6 +492,6 @@ fn death(row: &Waiting, failure: &Failure, code: Code, tier: Tier) -> Death {
         fingerprint: Fingerprint::of(service, failure.category, &failure.code, &failure.message),
         name: String::new(),
         consumer_group: String::new(),
-        followers: Followers::GoOn,
+        followers: SessionFollowers::Continue,
     }
 }

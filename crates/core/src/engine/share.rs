@@ -1,26 +1,25 @@
-//! Shares out the calls that may be in flight: every service has some for itself, and the rest are lent.
+//! Divides the calls that may be in flight: every service has a reserved part, and the rest is lent.
 //!
-//! Half of all is set aside in equal parts, one for each service, whether it needs it or not; the other
-//! half goes to whoever asks first. So a service whose target hangs can fill its own part and what is
-//! lent, and never the part of another: its calls cannot be taken back, only prevented.
+//! Half of all is reserved in equal parts, one for each service, whether it needs it or not; the other half
+//! goes to the first that asks. So a service whose target hangs can fill its own part and what is lent, and
+//! never the part of another: calls in flight cannot be taken back, only prevented.
 //!
 //! Invariant: a service below its own part is never refused.
 
-/// Who has how many in flight.
 #[derive(Debug)]
-pub(super) struct Shares {
+pub(super) struct CallShares {
     in_flight: Vec<u32>,
     own: u32,
     lendable: u32,
     lent: u32,
 }
 
-impl Shares {
+impl CallShares {
     pub(super) fn new() -> Self {
         Self { in_flight: Vec::new(), own: 1, lendable: 0, lent: 0 }
     }
 
-    /// Divides anew for so many services; what is in flight stays so.
+    /// Divides again for so many services; calls in flight stay counted.
     pub(super) fn divide(&mut self, calls_max: u32, services: usize) {
         let parts = u32::try_from(services.max(1)).unwrap_or(u32::MAX);
         self.own = (calls_max / 2 / parts).max(1);
@@ -29,14 +28,13 @@ impl Shares {
         self.lent = self.in_flight.iter().map(|count| count.saturating_sub(self.own)).sum();
     }
 
-    /// How many more the service may have in flight now.
     pub(super) fn free(&self, service: usize) -> u32 {
         let own = self.own.saturating_sub(self.in_flight[service]);
         own + self.lendable.saturating_sub(self.lent)
     }
 
     pub(super) fn take(&mut self, service: usize) {
-        assert!(self.free(service) > 0, "nobody takes what is not free");
+        assert!(self.free(service) > 0, "only a free call is taken");
         self.in_flight[service] += 1;
         if self.in_flight[service] > self.own {
             self.lent += 1;
@@ -56,8 +54,8 @@ impl Shares {
 mod tests {
     use super::*;
 
-    impl Shares {
-        /// Sets nothing aside for any service.
+    impl CallShares {
+        /// Reserves nothing for any service.
         pub(in crate::engine) fn lend_all(&mut self, calls_max: u32) {
             self.own = 0;
             self.lendable = calls_max;
@@ -69,8 +67,8 @@ mod tests {
         }
     }
 
-    fn of(calls_max: u32, services: usize) -> Shares {
-        let mut shares = Shares::new();
+    fn of(calls_max: u32, services: usize) -> CallShares {
+        let mut shares = CallShares::new();
         shares.divide(calls_max, services);
         shares
     }

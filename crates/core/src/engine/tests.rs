@@ -14,7 +14,7 @@ use crate::event::attribute::{EventId, EventSource, EventType};
 use crate::event::idempotency;
 use crate::ids::DeliveryId;
 use crate::letters::replay;
-use crate::policy::answer::{HeaderPairs, Reply, Seen};
+use crate::policy::answer::{HeaderPairs, ReplyKind, TargetReply};
 use crate::text::Rate;
 
 const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
@@ -65,7 +65,7 @@ struct Bench {
     engine: Engine,
     now: Timestamp,
     last_seq: u64,
-    rows: BTreeMap<DeliveryId, Waiting>,
+    rows: BTreeMap<DeliveryId, PendingDelivery>,
 }
 
 fn bench() -> Bench {
@@ -83,7 +83,7 @@ fn bench_of(suspects_until: Option<Seq>, calls: u32) -> Bench {
         seed: Seed(1),
         book: Arc::new(book),
         older_books: Vec::new(),
-        bounds: Bounds { window: 4, window_bytes: 1_000, calls },
+        bounds: EngineBounds { window: 4, window_bytes: 1_000, calls },
         now: START,
         queues: Vec::new(),
         paused: BTreeMap::new(),
@@ -100,8 +100,8 @@ fn service(name: &str) -> ServiceName {
 }
 
 fn answered(status: u16) -> Ending {
-    let seen = Seen::Http { status, headers: HeaderPairs::default(), body: String::new() };
-    Ending::Reply(Reply { seen, message: format!("target answered {status}"), retry_after: None })
+    let seen = ReplyKind::Http { status, headers: HeaderPairs::default(), body: String::new() };
+    Ending::Reply(TargetReply { seen, message: format!("target answered {status}"), retry_after: None })
 }
 
 impl Bench {
@@ -117,14 +117,16 @@ impl Bench {
                 }
                 Effect::Settle(settlement) => {
                     let next = match &settlement.next {
-                        Next::Delivered => "delivered".to_owned(),
-                        Next::Ready => "ready".to_owned(),
-                        Next::Due { at } => format!("due in {:?}", at.since(self.now)),
-                        Next::Dead(death) => match death.followers {
-                            Followers::GoOn => format!("dead: {}", death.code.as_str()),
-                            Followers::Wait => format!("dead: {}, and others wait", death.code.as_str()),
+                        NextState::Delivered => "delivered".to_owned(),
+                        NextState::Ready => "ready".to_owned(),
+                        NextState::Due { at } => format!("due in {:?}", at.since(self.now)),
+                        NextState::Dead(info) => match info.followers {
+                            SessionFollowers::Continue => format!("dead: {}", info.code.as_str()),
+                            SessionFollowers::Wait => {
+                                format!("dead: {}, and others wait", info.code.as_str())
+                            }
                         },
-                        Next::Starting => "starting".to_owned(),
+                        NextState::Starting => "starting".to_owned(),
                     };
                     Some(format!("settle {}: {next}", settlement.delivery.seq().get()))
                 }
@@ -137,7 +139,7 @@ impl Bench {
                 | Effect::WakeAt(_)
                 | Effect::Keep(_)
                 | Effect::Release(_)
-                | Effect::Signal(_) => None,
+                | Effect::Activity(_) => None,
             });
         }
         asked
@@ -148,7 +150,7 @@ impl Bench {
         self.tell(Input::Accepted(vec![row]))
     }
 
-    fn row(&mut self, name: &str, event_type: &str) -> Waiting {
+    fn row(&mut self, name: &str, event_type: &str) -> PendingDelivery {
         self.last_seq += 1;
         let event = Event {
             id: EventId::new(&self.last_seq.to_string()).expect("an id"),
@@ -165,7 +167,7 @@ impl Bench {
         };
         let seq = Seq::new(self.last_seq);
         let id = idempotency::delivery_id(seq, event.dedup_key(), &service(name), None);
-        let row = Waiting {
+        let row = PendingDelivery {
             id,
             queue: Arc::new(QueueName { service: service(name), channel: None }),
             event: Arc::new(event),
@@ -189,10 +191,10 @@ impl Bench {
 
     fn settled(&mut self, seq: u64) -> Vec<String> {
         let delivery = *self.rows.keys().find(|id| id.seq().get() == seq).expect("it was accepted");
-        self.tell(Input::Settled { delivery, fate: Fate::Written, promoted: None })
+        self.tell(Input::Settled { delivery, fate: SettlementResult::Written, promoted: None })
     }
 
-    fn operator(&mut self, command: Command) -> Vec<String> {
+    fn operator(&mut self, command: OperatorCommand) -> Vec<String> {
         self.tell(Input::Operator(command))
     }
 
@@ -215,10 +217,10 @@ fn a_turn_that_a_paused_line_cannot_use_goes_to_the_next() {
     for name in ["b", "c", "d"] {
         assert_eq!(bench.accept(name, "t"), NOTHING, "one call at a time");
     }
-    bench.operator(Command::Pause(service("b")));
-    bench.operator(Command::Pause(service("c")));
+    bench.operator(OperatorCommand::Pause(service("b")));
+    bench.operator(OperatorCommand::Pause(service("c")));
     assert_eq!(bench.end(1, 200), ["settle 1: delivered", "start 4 of d"]);
-    bench.operator(Command::Resume(service("c")));
+    bench.operator(OperatorCommand::Resume(service("c")));
     assert_eq!(bench.end(2, 200), ["settle 4: delivered", "start 3 of c"]);
 }
 
@@ -227,8 +229,8 @@ fn a_target_that_told_a_notification_is_not_called_again_and_its_breaker_does_no
     let mut bench = bench();
     let told = |status| {
         let headers = HeaderPairs(vec![("notification-id".to_owned(), "n-1".to_owned())]);
-        let seen = Seen::Http { status, headers, body: String::new() };
-        Ending::Reply(Reply { seen, message: String::new(), retry_after: None })
+        let seen = ReplyKind::Http { status, headers, body: String::new() };
+        Ending::Reply(TargetReply { seen, message: String::new(), retry_after: None })
     };
     for (seq, ending) in [(1, told(503)), (2, answered(503))] {
         assert_eq!(bench.accept("n", "t"), [format!("start {seq} of n")]);
@@ -281,7 +283,7 @@ fn retries_beyond_the_budget_leave_room_in_memory_for_others() {
 #[test]
 fn a_breaker_that_no_delivery_has_met_can_be_tripped() {
     let mut bench = bench();
-    bench.operator(Command::Trip(DependencyName::new("guarded").expect("a name")));
+    bench.operator(OperatorCommand::Trip(DependencyName::new("guarded").expect("a name")));
     assert_eq!(bench.accept("g", "t"), NOTHING);
     assert_eq!(bench.pass(secs(9)), NOTHING);
     assert_eq!(bench.pass(secs(1)), ["start 1 of g"]);
@@ -292,27 +294,27 @@ fn a_pause_that_is_written_after_a_resume_holds() {
     let mut bench = bench();
     bench.accept("a", "t");
     assert_eq!(bench.end(1, 401), ["settle 1: ready"]);
-    bench.operator(Command::Resume(service("a")));
+    bench.operator(OperatorCommand::Resume(service("a")));
     assert_eq!(bench.settled(1), NOTHING);
     assert_eq!(bench.accept("a", "t"), NOTHING, "paused");
-    assert_eq!(bench.operator(Command::Resume(service("a"))), ["start 1 of a"]);
+    assert_eq!(bench.operator(OperatorCommand::Resume(service("a"))), ["start 1 of a"]);
 }
 
 #[test]
 fn who_may_not_wait_behind_an_open_breaker_ends_at_once_though_others_wait() {
     let mut bench = bench();
-    bench.operator(Command::Trip(DependencyName::new("guarded").expect("a name")));
+    bench.operator(OperatorCommand::Trip(DependencyName::new("guarded").expect("a name")));
     assert_eq!(bench.accept("g", "t"), NOTHING);
     assert_eq!(bench.accept("g", "now-or-never"), ["settle 2: dead: CIRCUIT_BREAKER_OPEN"]);
 }
 
 #[test]
 fn neither_a_pause_nor_an_absence_uses_up_the_time_that_a_delivery_may_be_held() {
-    let trip = || Command::Trip(DependencyName::new("guarded").expect("a name"));
+    let trip = || OperatorCommand::Trip(DependencyName::new("guarded").expect("a name"));
     let pause: fn(&mut Bench) -> Vec<String> = |bench| {
-        bench.operator(Command::Pause(service("g")));
+        bench.operator(OperatorCommand::Pause(service("g")));
         bench.pass(secs(100));
-        bench.operator(Command::Resume(service("g")))
+        bench.operator(OperatorCommand::Resume(service("g")))
     };
     let absence: fn(&mut Bench) -> Vec<String> = |bench| {
         bench.tell(Input::StoreFailing);
@@ -361,12 +363,12 @@ fn a_suspect_starts_alone_when_its_start_is_on_record() {
     assert_eq!(bench.settled(1), ["start 1 of g"]);
     assert_eq!(bench.end(1, 200), ["settle 1: delivered"]);
     assert_eq!(bench.settled(1), ["settle 2: starting"]);
-    bench.operator(Command::Pause(service("g")));
+    bench.operator(OperatorCommand::Pause(service("g")));
     assert_eq!(bench.settled(2), ["settle 2: ready", "start 3 of a"], "something has come up");
     bench.settled(2);
     bench.end(2, 200);
     bench.settled(3);
-    assert_eq!(bench.operator(Command::Resume(service("g"))), ["settle 2: starting"]);
+    assert_eq!(bench.operator(OperatorCommand::Resume(service("g"))), ["settle 2: starting"]);
 }
 
 #[test]
@@ -396,10 +398,10 @@ fn a_worker_that_may_not_start_after_all_gives_its_place_back() {
     let mut bench = bench();
     assert_eq!(bench.accept("w", "t"), ["settle 1: starting"]);
     assert_eq!(bench.accept("w", "t"), NOTHING);
-    bench.operator(Command::Pause(service("w")));
+    bench.operator(OperatorCommand::Pause(service("w")));
     assert_eq!(bench.settled(1), ["settle 1: ready"]);
     assert_eq!(bench.settled(1), NOTHING);
-    assert_eq!(bench.operator(Command::Resume(service("w"))), ["settle 1: starting"]);
+    assert_eq!(bench.operator(OperatorCommand::Resume(service("w"))), ["settle 1: starting"]);
     assert_eq!(bench.settled(1), ["start 1 of w"]);
     assert_eq!(bench.end(1, 200), ["settle 1: delivered", "settle 2: starting"]);
 }
@@ -420,7 +422,7 @@ fn a_delivery_that_redrive_went_down_with_counts_as_tried_but_for_the_time_since
     bench.now = up_at;
     bench.engine.absences.add(down_from, up_at);
     assert_eq!(
-        bench.tell(Input::Accepted(vec![Waiting { start_recorded: true, ..row }])),
+        bench.tell(Input::Accepted(vec![PendingDelivery { start_recorded: true, ..row }])),
         ["settle 1: due in 1s"]
     );
 }
@@ -431,8 +433,8 @@ fn letters_come_back_when_the_breaker_of_their_dependency_closes() {
     let closes = |name: &str| {
         let mut bench = bench();
         let name = DependencyName::new(name).expect("a name");
-        bench.operator(Command::Trip(name.clone()));
-        bench.operator(Command::Reset(name))
+        bench.operator(OperatorCommand::Trip(name.clone()));
+        bench.operator(OperatorCommand::Reset(name))
     };
     assert_eq!(names.map(closes), [vec!["returning is well again".to_owned()], vec![]]);
 }
@@ -447,7 +449,7 @@ fn a_dead_letter_of_a_strict_session_has_the_others_wait() {
     ];
     for (name, service, sequence, expected) in cases {
         let mut bench = bench();
-        let row = Waiting { sequence, ..bench.row(service, "t") };
+        let row = PendingDelivery { sequence, ..bench.row(service, "t") };
         bench.tell(Input::Accepted(vec![row]));
         assert_eq!(bench.end(1, 422), [expected], "{name}");
     }
@@ -455,14 +457,14 @@ fn a_dead_letter_of_a_strict_session_has_the_others_wait() {
 
 #[test]
 fn a_replay_asks_for_nothing_while_the_store_fails_or_redrive_stops() {
-    let pace = replay::Pace { rate: None, concurrency: 4, manner: replay::Manner::Straight };
-    let tally = replay::Tally { total: 9, ..replay::Tally::default() };
+    let pace = replay::ReplayPace { rate: None, concurrency: 4, manner: replay::Manner::Straight };
+    let tally = replay::ReplayTally { total: 9, ..replay::ReplayTally::default() };
     let job = replay::ReplayJob {
         id: ReplayId(1),
         state: replay::ReplayState::Running,
         pace,
-        origin: replay::Origin::Operator,
-        wave: replay::Wave::Rest,
+        origin: replay::ReplayOrigin::Operator,
+        wave: replay::ReplayWave::Rest,
         tally,
     };
     let mut bench = bench();
@@ -475,10 +477,10 @@ fn a_replay_asks_for_nothing_while_the_store_fails_or_redrive_stops() {
 }
 
 /// What a delivery waits for, by its number, its service and the state that the store has it in.
-fn wait(bench: &Bench, seq: u64, stands: Stands) -> Wait {
+fn wait(bench: &Bench, seq: u64, state: StoredState) -> Wait {
     let row = bench.rows.values().find(|row| row.id.seq().get() == seq).expect("it was accepted");
     let event_type = row.event.event_type.to_string();
-    let asked = Asked { id: row.id, queue: QueueName::clone(&row.queue), event_type, stands };
+    let asked = WaitQuery { id: row.id, queue: QueueName::clone(&row.queue), event_type, state };
     let mut waits = bench.engine.waits(&[asked], bench.now);
     assert_eq!(waits.len(), 1);
     waits.remove(0)
@@ -490,10 +492,10 @@ fn dependency(name: &str) -> DependencyName {
 
 #[test]
 fn the_engine_says_what_each_delivery_waits_for() {
-    use Stands::{Behind, Due, Ready};
+    use StoredState::{Behind, Due, Ready};
     let mut bench = bench();
     // Two rows of one service with a dependency each, of which one is down.
-    bench.operator(Command::Trip(dependency("guarded")));
+    bench.operator(OperatorCommand::Trip(dependency("guarded")));
     bench.accept("p", "held");
     bench.accept("p", "free");
     let open = Wait::BreakerOpen { dependency: dependency("guarded"), until: START + secs(10) };
@@ -516,9 +518,9 @@ fn the_engine_says_what_each_delivery_waits_for() {
 
     bench.end(1, 200);
     assert_eq!(wait(&bench, 2, Ready), Wait::Settling);
-    bench.operator(Command::Pause(service("p")));
+    bench.operator(OperatorCommand::Pause(service("p")));
     assert_eq!(wait(&bench, 4, Ready), Wait::Paused { since: START + secs(10) });
-    bench.operator(Command::Resume(service("p")));
+    bench.operator(OperatorCommand::Resume(service("p")));
     bench.row("p", "unwanted");
     assert_eq!(wait(&bench, 5, Due { at: Timestamp::NEVER }), Wait::RuleRemoved);
     bench.tell(Input::StoreFailing);
@@ -541,14 +543,14 @@ fn a_retry_says_that_it_waits_for_its_budget() {
     bench.pass(secs(1));
     bench.end(3, 200);
     bench.settled(1);
-    match wait(&bench, 2, Stands::Ready) {
+    match wait(&bench, 2, StoredState::Ready) {
         Wait::RetryBudget { dependency: name, until } => {
             assert_eq!((name, until > bench.now), (dependency("stingy"), true));
         }
         other => panic!("it waits for {other:?}"),
     }
     bench.accept("s", "t");
-    assert_eq!(wait(&bench, 3, Stands::Ready), Wait::Running, "no retry");
+    assert_eq!(wait(&bench, 3, StoredState::Ready), Wait::Running, "no retry");
 }
 
 #[test]
@@ -556,25 +558,29 @@ fn a_delivery_says_that_its_dependency_asked_to_wait() {
     let mut bench = bench();
     bench.accept("g", "t");
     bench.accept("g", "t");
-    let seen = Seen::Http { status: 429, headers: HeaderPairs::default(), body: String::new() };
-    let reply = Reply { seen, message: String::new(), retry_after: Some(secs(5)) };
+    let seen = ReplyKind::Http { status: 429, headers: HeaderPairs::default(), body: String::new() };
+    let reply = TargetReply { seen, message: String::new(), retry_after: Some(secs(5)) };
     bench.tell(Input::Ended { call: CallId(1), ending: Ending::Reply(reply) });
     bench.settled(1);
     bench.accept("g", "t");
     let asked = Wait::RetryAfter { dependency: dependency("guarded"), until: START + secs(5) };
-    assert_eq!(wait(&bench, 3, Stands::Ready), asked);
-    assert_eq!(wait(&bench, 1, Stands::Due { at: START + secs(1) }), asked, "it lasts longer than the retry");
-    assert_eq!(wait(&bench, 2, Stands::Ready), Wait::Running, "it was called before");
-    bench.operator(Command::Trip(dependency("guarded")));
+    assert_eq!(wait(&bench, 3, StoredState::Ready), asked);
+    assert_eq!(
+        wait(&bench, 1, StoredState::Due { at: START + secs(1) }),
+        asked,
+        "it lasts longer than the retry"
+    );
+    assert_eq!(wait(&bench, 2, StoredState::Ready), Wait::Running, "it was called before");
+    bench.operator(OperatorCommand::Trip(dependency("guarded")));
     let open = Wait::BreakerOpen { dependency: dependency("guarded"), until: START + secs(10) };
     assert_eq!(
-        wait(&bench, 3, Stands::Ready),
+        wait(&bench, 3, StoredState::Ready),
         open,
         "the breaker stays open for longer than it asked to wait"
     );
-    bench.operator(Command::Reset(dependency("guarded")));
+    bench.operator(OperatorCommand::Reset(dependency("guarded")));
     bench.pass(secs(5));
-    assert_eq!(wait(&bench, 3, Stands::Ready), Wait::Running);
+    assert_eq!(wait(&bench, 3, StoredState::Ready), Wait::Running);
 }
 
 #[test]
@@ -583,15 +589,15 @@ fn a_delivery_says_that_it_waits_for_the_rate() {
     bench.accept("q", "t");
     bench.accept("q", "t");
     let rate = Rate::per_second(1.0).expect("a rate");
-    assert_eq!(wait(&bench, 2, Stands::Ready), Wait::Rate { dependency: dependency("paced"), rate });
+    assert_eq!(wait(&bench, 2, StoredState::Ready), Wait::Rate { dependency: dependency("paced"), rate });
     bench.pass(secs(1));
-    assert_eq!(wait(&bench, 2, Stands::Ready), Wait::Running);
+    assert_eq!(wait(&bench, 2, StoredState::Ready), Wait::Running);
 }
 
 #[test]
 fn a_delivery_says_that_calls_come_back_gradually() {
     let mut bench = bench();
-    bench.operator(Command::Trip(dependency("guarded")));
+    bench.operator(OperatorCommand::Trip(dependency("guarded")));
     bench.accept("g", "t");
     bench.pass(secs(10));
     bench.end(1, 200);
@@ -600,14 +606,14 @@ fn a_delivery_says_that_calls_come_back_gradually() {
         assert!(bench.last_seq < 64, "all come back at once");
     }
     let wanted = Wait::RampUp { dependency: dependency("guarded") };
-    assert_eq!(wait(&bench, bench.last_seq, Stands::Ready), wanted);
+    assert_eq!(wait(&bench, bench.last_seq, StoredState::Ready), wanted);
 }
 
 #[test]
 fn a_delivery_says_that_others_have_their_share() {
     let mut bench = bench_of(None, 4);
     while bench.accept("o", "t") != NOTHING {}
-    assert_eq!(wait(&bench, bench.last_seq, Stands::Ready), Wait::Share);
+    assert_eq!(wait(&bench, bench.last_seq, StoredState::Ready), Wait::Share);
     assert_eq!(bench.accept("s", "t").len(), 1, "another service has a share of its own");
 }
 
@@ -618,9 +624,9 @@ fn a_delivery_says_that_it_waits_for_one_that_is_tried_alone() {
     bench.accept("g", "t");
     bench.accept("a", "t");
     bench.settled(1);
-    assert_eq!(wait(&bench, 1, Stands::Ready), Wait::Running);
+    assert_eq!(wait(&bench, 1, StoredState::Ready), Wait::Running);
     for seq in [2, 3] {
-        assert_eq!(wait(&bench, seq, Stands::Ready), Wait::Alone);
+        assert_eq!(wait(&bench, seq, StoredState::Ready), Wait::Alone);
     }
 }
 
@@ -629,13 +635,13 @@ fn a_delivery_that_nothing_holds_waits_for_its_turn() {
     let mut bench = bench();
     // It is in the store, and has not been loaded.
     bench.row("g", "t");
-    assert_eq!(wait(&bench, 1, Stands::Ready), Wait::Turn);
+    assert_eq!(wait(&bench, 1, StoredState::Ready), Wait::Turn);
 }
 
 #[test]
 fn what_is_damaged_is_a_dead_letter_at_once() {
     let mut bench = bench();
-    let row = Waiting { damaged: true, ..bench.row("a", "t") };
+    let row = PendingDelivery { damaged: true, ..bench.row("a", "t") };
     assert_eq!(bench.tell(Input::Accepted(vec![row])), ["settle 1: dead: DAMAGED"]);
     assert_eq!(bench.settled(1), NOTHING);
     assert_eq!(bench.accept("a", "t"), ["start 2 of a"], "others go on");

@@ -1,120 +1,103 @@
-//! The attributes of an event, each with a type that checks it once.
+//! The attributes of an event, each a type that is checked once.
 //!
-//! Invariants: no attribute has characters that CloudEvents forbids (control characters and code points that
-//! are no characters), so each can be written as a header, as JSON and into a log; each has a bound; and an
-//! event type is one that a rule book's patterns can claim.
+//! Invariants: no attribute contains characters that CloudEvents forbids (control characters and
+//! noncharacters), so each can be written as a header, as JSON and to a log; each is bounded; an event type can
+//! be matched by patterns.
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::refusal::Reason;
+use super::refusal::InvalidReason;
 use crate::book::pattern;
 use crate::limits;
 
-/// A text attribute; the type parameter keeps a source from standing where a subject belongs.
+/// A text attribute; the parameter keeps attributes of different kinds apart.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Text<Of> {
     text: Arc<str>,
     of: PhantomData<fn() -> Of>,
 }
 
-/// How long a text attribute may be.
-pub trait Bounds {
-    /// The fewest bytes.
+pub trait TextBounds {
     const BYTES_MIN: usize;
-    /// The most bytes.
     const BYTES_MAX: usize;
 }
 
-/// Marks the id of an event.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Id {}
-/// Marks the source of an event.
+pub enum IdMark {}
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Source {}
-/// Marks the subject of an event.
+pub enum SourceMark {}
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum About {}
-/// Marks the key of a session.
+pub enum SubjectMark {}
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Session {}
-/// Marks what ties events together.
+pub enum SessionMark {}
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Correlation {}
-/// Marks the trace that an event belongs to.
+pub enum CorrelationMark {}
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Trace {}
-/// Marks the text of an attribute that only targets understand.
+pub enum TraceMark {}
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Extension {}
+pub enum ExtensionMark {}
 
-/// The id of an event within its source.
-pub type EventId = Text<Id>;
-/// Where an event happened: a URI, or a part of one.
-pub type EventSource = Text<Source>;
-/// What an event is about, within its source.
-pub type Subject = Text<About>;
-/// The key within which deliveries keep their order.
-pub type SessionKey = Text<Session>;
-/// What ties an event to others.
-pub type CorrelationId = Text<Correlation>;
-/// The trace that an event belongs to; what is no trace is the reader's to ignore.
-pub type TraceParent = Text<Trace>;
-/// The text of an attribute that only targets understand; it may be empty.
-pub type ExtensionText = Text<Extension>;
+pub type EventId = Text<IdMark>;
+/// A URI reference.
+pub type EventSource = Text<SourceMark>;
+pub type EventSubject = Text<SubjectMark>;
+pub type SessionKey = Text<SessionMark>;
+pub type CorrelationId = Text<CorrelationMark>;
+/// Not validated as a trace; readers ignore invalid ones.
+pub type TraceParent = Text<TraceMark>;
+pub type ExtensionText = Text<ExtensionMark>;
 
-impl Bounds for Id {
+impl TextBounds for IdMark {
     const BYTES_MIN: usize = 1;
     const BYTES_MAX: usize = limits::EVENT_ID_BYTES_MAX;
 }
 
-impl Bounds for Source {
+impl TextBounds for SourceMark {
     const BYTES_MIN: usize = 1;
     const BYTES_MAX: usize = limits::EVENT_SOURCE_BYTES_MAX;
 }
 
-impl Bounds for About {
+impl TextBounds for SubjectMark {
     const BYTES_MIN: usize = 1;
     const BYTES_MAX: usize = limits::SUBJECT_BYTES_MAX;
 }
 
-impl Bounds for Session {
+impl TextBounds for SessionMark {
     const BYTES_MIN: usize = 1;
     const BYTES_MAX: usize = limits::SESSION_KEY_BYTES_MAX;
 }
 
-impl Bounds for Correlation {
+impl TextBounds for CorrelationMark {
     const BYTES_MIN: usize = 1;
     const BYTES_MAX: usize = limits::CORRELATION_ID_BYTES_MAX;
 }
 
-impl Bounds for Trace {
+impl TextBounds for TraceMark {
     const BYTES_MIN: usize = 1;
     const BYTES_MAX: usize = limits::TRACEPARENT_BYTES_MAX;
 }
 
-impl Bounds for Extension {
+impl TextBounds for ExtensionMark {
     const BYTES_MIN: usize = 0;
     const BYTES_MAX: usize = limits::EXTENSIONS_BYTES_MAX;
 }
 
-impl<Of: Bounds> Text<Of> {
-    /// Checks the text and makes it an attribute.
-    pub fn new(text: &str) -> Result<Self, Reason> {
+impl<Of: TextBounds> Text<Of> {
+    pub fn new(text: &str) -> Result<Self, InvalidReason> {
         if text.len() < Of::BYTES_MIN {
-            return Err(Reason::Empty);
+            return Err(InvalidReason::Empty);
         }
         check_length(text, Of::BYTES_MAX)?;
         match text.chars().find(|&character| is_forbidden(character)) {
-            Some(character) => Err(Reason::Character { character }),
+            Some(character) => Err(InvalidReason::Character { character }),
             None => Ok(Self { text: text.into(), of: PhantomData }),
         }
     }
 }
 
 impl<Of> Text<Of> {
-    /// The attribute as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
@@ -133,32 +116,30 @@ impl<Of> fmt::Display for Text<Of> {
     }
 }
 
-pub(super) fn check_length(text: &str, bytes_max: usize) -> Result<(), Reason> {
+pub(super) fn check_length(text: &str, bytes_max: usize) -> Result<(), InvalidReason> {
     let bytes = text.len();
-    if bytes > bytes_max { Err(Reason::TooLong { bytes, bytes_max }) } else { Ok(()) }
+    if bytes > bytes_max { Err(InvalidReason::TooLong { bytes, bytes_max }) } else { Ok(()) }
 }
 
-/// What CloudEvents keeps out of strings: control characters and code points that are no characters.
+/// Control characters and noncharacters, which CloudEvents forbids in strings.
 fn is_forbidden(character: char) -> bool {
     let code = u32::from(character);
     character.is_control() || code & 0xfffe == 0xfffe || (0xfdd0..=0xfdef).contains(&code)
 }
 
-/// The type of an event: words with dots between them, as the patterns of a rule book know them.
+/// Words separated by dots.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventType(Arc<str>);
 
 impl EventType {
-    /// Checks the text and makes it a type.
-    pub fn new(text: &str) -> Result<Self, Reason> {
+    pub fn new(text: &str) -> Result<Self, InvalidReason> {
         if text.is_empty() {
-            return Err(Reason::Empty);
+            return Err(InvalidReason::Empty);
         }
         pattern::check_type(text)?;
         Ok(Self(text.into()))
     }
 
-    /// The type as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -177,43 +158,40 @@ impl fmt::Display for EventType {
     }
 }
 
-/// What an event's data are: a media type with its parameters, as it was given.
+/// A media type with its parameters, as received.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContentType(Arc<str>);
 
 impl ContentType {
-    /// Checks the text and makes it a content type.
-    pub fn new(text: &str) -> Result<Self, Reason> {
+    pub fn new(text: &str) -> Result<Self, InvalidReason> {
         if text.is_empty() {
-            return Err(Reason::Empty);
+            return Err(InvalidReason::Empty);
         }
         check_length(text, limits::CONTENT_TYPE_BYTES_MAX)?;
         match text.chars().find(|character| !matches!(character, ' '..='~')) {
-            Some(character) => Err(Reason::MediaTypeCharacter { character }),
+            Some(character) => Err(InvalidReason::MediaTypeCharacter { character }),
             None => Ok(Self(text.into())),
         }
     }
 
-    /// The type of JSON.
     #[must_use]
     pub fn json() -> Self {
         Self("application/json".into())
     }
 
-    /// It as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// It without its parameters.
+    /// Without parameters.
     #[must_use]
     pub fn media_type(&self) -> &str {
         let end = self.0.find(';').unwrap_or(self.0.len());
         self.0[..end].trim()
     }
 
-    /// Whether the data are JSON: `…/json` or `…/…+json`.
+    /// `…/json` or `…/…+json`.
     #[must_use]
     pub fn is_json(&self) -> bool {
         let Some((_, subtype)) = self.media_type().split_once('/') else { return false };
@@ -221,7 +199,6 @@ impl ContentType {
         suffix.eq_ignore_ascii_case("json")
     }
 
-    /// Whether whole events are laid out in the data.
     pub(super) fn is_cloudevents(&self) -> bool {
         const PREFIX: &str = "application/cloudevents";
         self.media_type().get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
@@ -240,7 +217,7 @@ impl fmt::Display for ContentType {
     }
 }
 
-/// Names that mean something to us or to a form, and so cannot name an extension.
+/// Names with a meaning of their own, which cannot name an extension.
 const TAKEN: [&str; 11] = [
     "correlationid",
     "data",
@@ -255,22 +232,20 @@ const TAKEN: [&str; 11] = [
     "type",
 ];
 
-/// The name of an attribute that only targets understand: lower-case letters and digits.
+/// Lower-case letters and digits.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExtensionName(Box<str>);
 
 impl ExtensionName {
-    /// Checks the text and makes it a name.
-    pub fn new(text: &str) -> Result<Self, Reason> {
+    pub fn new(text: &str) -> Result<Self, InvalidReason> {
         let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
         if text.is_empty() || !text.bytes().all(fits) {
-            return Err(Reason::AttributeName);
+            return Err(InvalidReason::AttributeName);
         }
         check_length(text, limits::EXTENSION_NAME_BYTES_MAX)?;
-        if TAKEN.contains(&text) { Err(Reason::TakenName) } else { Ok(Self(text.into())) }
+        if TAKEN.contains(&text) { Err(InvalidReason::TakenName) } else { Ok(Self(text.into())) }
     }
 
-    /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -289,14 +264,12 @@ impl fmt::Display for ExtensionName {
     }
 }
 
-/// The value of such an attribute. Headers know only texts, so that is what the others become there.
+/// Headers only carry text, so other values become text there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExtensionValue {
-    /// A text, which stands for bytes, addresses and times too.
+    /// Also used for bytes, addresses and times.
     Text(ExtensionText),
-    /// A whole number of 32 bits.
     Integer(i32),
-    /// True or false.
     Boolean(bool),
 }
 

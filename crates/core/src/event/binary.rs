@@ -1,26 +1,25 @@
-//! Binary form: attributes are headers that begin with `ce-`, the body is the data, of any content type.
+//! Binary form: attributes are headers that begin with `ce-`, the body is the data.
 //!
-//! Values of headers are percent-encoded UTF-8: all but printable ASCII, and of that the space, `"` and `%`.
-//! What older senders do is read too: values in quotes, plain UTF-8, and a `%` that stands for itself.
+//! Header values are percent-encoded UTF-8: everything but printable ASCII, and the space, `"` and `%`. For
+//! older senders, quoted values, plain UTF-8 and a literal `%` are read too.
 
 use std::borrow::Cow;
 
 use super::attribute::ContentType;
-use super::draft::{Draft, Given, Place};
-use super::refusal::{InvalidEvent, Reason};
-use super::{Event, HeaderList, Incoming, Written};
+use super::draft::{AttributePlace, EventDraft, RawAttribute};
+use super::refusal::{InvalidEvent, InvalidReason};
+use super::{AttributeValue, Event, HeaderList, Incoming};
 
 const PREFIX: &str = "ce-";
 
 pub(super) fn read(incoming: Incoming<'_>, content_type: Option<ContentType>) -> Result<Event, InvalidEvent> {
     let mut draft = draft_of(incoming.headers)?;
     draft.content_type = content_type;
-    draft.finish(incoming.body.clone(), Place::Headers)
+    draft.finish(incoming.body.clone(), AttributePlace::Headers)
 }
 
-/// The attributes among the headers.
-pub(super) fn draft_of(headers: &dyn HeaderList) -> Result<Draft, InvalidEvent> {
-    let mut draft = Draft::default();
+pub(super) fn draft_of(headers: &dyn HeaderList) -> Result<EventDraft, InvalidEvent> {
+    let mut draft = EventDraft::default();
     for (header, value) in headers.each() {
         let Some((start, name)) = header.split_at_checked(PREFIX.len()) else { continue };
         if !start.eq_ignore_ascii_case(PREFIX) {
@@ -28,23 +27,23 @@ pub(super) fn draft_of(headers: &dyn HeaderList) -> Result<Draft, InvalidEvent> 
         }
         let name = name.to_ascii_lowercase();
         if name == "datacontenttype" {
-            return Err(InvalidEvent::new(&name, Reason::ContentTypeHeader));
+            return Err(InvalidEvent::new(&name, InvalidReason::ContentTypeHeader));
         }
         let text = decoded(value).map_err(|reason| InvalidEvent::new(&name, reason))?;
-        draft.set(&name, &Given::Text(text))?;
+        draft.set(&name, &RawAttribute::Text(text))?;
     }
     Ok(draft)
 }
 
 impl Event {
-    /// The headers that tell everything but the data, which are the body.
+    /// All attributes; the data are the body.
     #[must_use]
     pub fn binary_headers(&self) -> Vec<(String, String)> {
         let attributes = self.attributes().map(|(name, value)| {
             let value = match value {
-                Written::Text(text) => encoded(text),
-                Written::Time(time) => time.to_string(),
-                Written::Extension(value) => encoded(&value.to_string()),
+                AttributeValue::Text(text) => encoded(text),
+                AttributeValue::Time(time) => time.to_string(),
+                AttributeValue::Extension(value) => encoded(&value.to_string()),
             };
             (format!("{PREFIX}{name}"), value)
         });
@@ -68,10 +67,10 @@ fn encoded(text: &str) -> String {
     encoded
 }
 
-fn decoded(value: &[u8]) -> Result<Cow<'_, str>, Reason> {
+fn decoded(value: &[u8]) -> Result<Cow<'_, str>, InvalidReason> {
     let value = value.trim_ascii();
     if !value.iter().any(|byte| matches!(byte, b'%' | b'"')) {
-        return std::str::from_utf8(value).map(Cow::Borrowed).map_err(|_| Reason::NotUtf8);
+        return std::str::from_utf8(value).map(Cow::Borrowed).map_err(|_| InvalidReason::NotUtf8);
     }
     let value = match value {
         [b'"', inside @ .., b'"'] => unquoted(inside),
@@ -90,10 +89,10 @@ fn decoded(value: &[u8]) -> Result<Cow<'_, str>, Reason> {
         bytes.push(byte);
         rest = after;
     }
-    String::from_utf8(bytes).map(Cow::Owned).map_err(|_| Reason::NotUtf8)
+    String::from_utf8(bytes).map(Cow::Owned).map_err(|_| InvalidReason::NotUtf8)
 }
 
-/// Takes away the backslashes that stand before characters within quotes.
+/// Removes the backslashes of a quoted string.
 fn unquoted(inside: &[u8]) -> Cow<'_, [u8]> {
     if !inside.contains(&b'\\') {
         return Cow::Borrowed(inside);
@@ -118,7 +117,7 @@ mod tests {
     #[test]
     fn header_values_are_read_as_they_are_meant() {
         #[rustfmt::skip]
-        let cases: [(&str, &[u8], Result<&str, Reason>); 14] = [
+        let cases: [(&str, &[u8], Result<&str, InvalidReason>); 14] = [
             ("plain",                       b"shop/1",                 Ok("shop/1")),
             ("percent-encoded",             b"Euro%20%E2%82%AC",       Ok("Euro €")),
             ("lower-case digits",           b"%e2%82%ac",              Ok("€")),
@@ -131,8 +130,8 @@ mod tests {
             ("a quote alone",               b"\"",                     Ok("\"")),
             ("quotes in the middle",        b"a \"b\"",                Ok("a \"b\"")),
             ("space around",                b" \ta ",                  Ok("a")),
-            ("bytes that are no text",      b"\xff",                   Err(Reason::NotUtf8)),
-            ("the same once decoded",       b"%ff",                    Err(Reason::NotUtf8)),
+            ("bytes that are no text",      b"\xff",                   Err(InvalidReason::NotUtf8)),
+            ("the same once decoded",       b"%ff",                    Err(InvalidReason::NotUtf8)),
         ];
         for (name, value, expected) in cases {
             assert_eq!(decoded(value).as_deref(), expected.as_ref().copied(), "{name}");

@@ -1,4 +1,4 @@
-//! An event in the making: attributes come one by one, from headers or from JSON, and are checked alike.
+//! An event under construction: attributes arrive one by one, from headers or JSON, and are checked alike.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,22 +7,21 @@ use bytes::Bytes;
 
 use super::Event;
 use super::attribute::{
-    Bounds, ContentType, CorrelationId, EventId, EventSource, EventType, ExtensionName, ExtensionText,
-    ExtensionValue, SessionKey, Subject, Text, TraceParent, check_length,
+    ContentType, CorrelationId, EventId, EventSource, EventSubject, EventType, ExtensionName, ExtensionText,
+    ExtensionValue, SessionKey, Text, TextBounds, TraceParent, check_length,
 };
-use super::refusal::{InvalidEvent, Reason};
+use super::refusal::{InvalidEvent, InvalidReason};
 use crate::limits;
 use crate::time::Timestamp;
 
-/// The attributes so far.
 #[derive(Default)]
-pub(super) struct Draft {
+pub(super) struct EventDraft {
     version: Option<Version>,
     pub(super) id: Option<EventId>,
     pub(super) source: Option<EventSource>,
     pub(super) event_type: Option<EventType>,
     pub(super) content_type: Option<ContentType>,
-    subject: Option<Subject>,
+    subject: Option<EventSubject>,
     time: Option<Timestamp>,
     session: Option<SessionKey>,
     correlation_id: Option<CorrelationId>,
@@ -31,33 +30,32 @@ pub(super) struct Draft {
     extension_bytes: usize,
 }
 
-/// The one version of CloudEvents there is.
+/// Only 1.0 is supported.
 struct Version;
 
-/// The value of an attribute as a form has it.
-pub(super) enum Given<'a> {
+pub(super) enum RawAttribute<'a> {
     Text(Cow<'a, str>),
     Integer(i32),
     Boolean(bool),
 }
 
-/// Where a form has its attributes, so that a missing one can be asked for.
+/// Where attributes are read from, for messages about a missing one.
 #[derive(Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum AttributePlace {
     Headers,
     Members,
 }
 
-impl Draft {
-    /// Takes an attribute.
-    pub(super) fn set(&mut self, name: &str, given: &Given<'_>) -> Result<(), InvalidEvent> {
+impl EventDraft {
+    pub(super) fn set(&mut self, name: &str, given: &RawAttribute<'_>) -> Result<(), InvalidEvent> {
         self.take(name, given).map_err(|reason| {
-            let together = matches!(reason, Reason::TooManyExtensions | Reason::ExtensionsTooLarge);
+            let together =
+                matches!(reason, InvalidReason::TooManyExtensions | InvalidReason::ExtensionsTooLarge);
             InvalidEvent::new(if together { "extensions" } else { name }, reason)
         })
     }
 
-    fn take(&mut self, name: &str, given: &Given<'_>) -> Result<(), Reason> {
+    fn take(&mut self, name: &str, given: &RawAttribute<'_>) -> Result<(), InvalidReason> {
         match name {
             "specversion" => once(&mut self.version, Version::new(given.text()?)?),
             "id" => once(&mut self.id, text(given)?),
@@ -73,41 +71,44 @@ impl Draft {
         }
     }
 
-    fn extend(&mut self, name: ExtensionName, given: &Given<'_>) -> Result<(), Reason> {
+    fn extend(&mut self, name: ExtensionName, given: &RawAttribute<'_>) -> Result<(), InvalidReason> {
         let value = match given {
-            Given::Text(text) if name.as_str() == "dataschema" && text.is_empty() => {
-                return Err(Reason::Empty);
+            RawAttribute::Text(text) if name.as_str() == "dataschema" && text.is_empty() => {
+                return Err(InvalidReason::Empty);
             }
-            Given::Text(text) => ExtensionValue::Text(ExtensionText::new(text)?),
-            Given::Integer(_) | Given::Boolean(_) if name.as_str() == "dataschema" => {
-                return Err(Reason::NotText { found: given.kind() });
+            RawAttribute::Text(text) => ExtensionValue::Text(ExtensionText::new(text)?),
+            RawAttribute::Integer(_) | RawAttribute::Boolean(_) if name.as_str() == "dataschema" => {
+                return Err(InvalidReason::NotText { found: given.kind() });
             }
-            Given::Integer(number) => ExtensionValue::Integer(*number),
-            Given::Boolean(truth) => ExtensionValue::Boolean(*truth),
+            RawAttribute::Integer(number) => ExtensionValue::Integer(*number),
+            RawAttribute::Boolean(truth) => ExtensionValue::Boolean(*truth),
         };
         self.extension_bytes += name.as_str().len() + given.bytes();
         if self.extension_bytes > limits::EXTENSIONS_BYTES_MAX {
-            return Err(Reason::ExtensionsTooLarge);
+            return Err(InvalidReason::ExtensionsTooLarge);
         }
         if self.extensions.insert(name, value).is_some() {
-            return Err(Reason::Twice);
+            return Err(InvalidReason::Twice);
         }
-        if self.extensions.len() > limits::EXTENSIONS_MAX { Err(Reason::TooManyExtensions) } else { Ok(()) }
+        if self.extensions.len() > limits::EXTENSIONS_MAX {
+            Err(InvalidReason::TooManyExtensions)
+        } else {
+            Ok(())
+        }
     }
 
-    /// Says which version it is, for a form that need not say so itself.
+    /// For forms that need not state the version.
     pub(super) fn assume_version(&mut self) {
         self.version.get_or_insert(Version);
     }
 
-    /// The event, if nothing is missing.
-    pub(super) fn finish(self, data: Bytes, place: Place) -> Result<Event, InvalidEvent> {
+    pub(super) fn finish(self, data: Bytes, place: AttributePlace) -> Result<Event, InvalidEvent> {
         let missing = |attribute: &'static str| {
             InvalidEvent::new(
                 attribute,
                 match place {
-                    Place::Headers => Reason::MissingHeader { attribute },
-                    Place::Members => Reason::Missing,
+                    AttributePlace::Headers => InvalidReason::MissingHeader { attribute },
+                    AttributePlace::Members => InvalidReason::Missing,
                 },
             )
         };
@@ -133,11 +134,11 @@ impl Draft {
     }
 }
 
-impl Given<'_> {
-    fn text(&self) -> Result<&str, Reason> {
+impl RawAttribute<'_> {
+    fn text(&self) -> Result<&str, InvalidReason> {
         match self {
             Self::Text(text) => Ok(text),
-            Self::Integer(_) | Self::Boolean(_) => Err(Reason::NotText { found: self.kind() }),
+            Self::Integer(_) | Self::Boolean(_) => Err(InvalidReason::NotText { found: self.kind() }),
         }
     }
 
@@ -149,7 +150,7 @@ impl Given<'_> {
         }
     }
 
-    /// About how much it takes when written.
+    /// Approximate size when written.
     fn bytes(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
@@ -159,32 +160,32 @@ impl Given<'_> {
 }
 
 impl Version {
-    fn new(text: &str) -> Result<Self, Reason> {
-        if text == "1.0" { Ok(Self) } else { Err(Reason::Version) }
+    fn new(text: &str) -> Result<Self, InvalidReason> {
+        if text == "1.0" { Ok(Self) } else { Err(InvalidReason::Version) }
     }
 }
 
-fn once<T>(place: &mut Option<T>, value: T) -> Result<(), Reason> {
+fn once<T>(place: &mut Option<T>, value: T) -> Result<(), InvalidReason> {
     match place.replace(value) {
         None => Ok(()),
-        Some(_) => Err(Reason::Twice),
+        Some(_) => Err(InvalidReason::Twice),
     }
 }
 
-fn text<Of: Bounds>(given: &Given<'_>) -> Result<Text<Of>, Reason> {
+fn text<Of: TextBounds>(given: &RawAttribute<'_>) -> Result<Text<Of>, InvalidReason> {
     Text::new(given.text()?)
 }
 
-fn time(text: &str) -> Result<Timestamp, Reason> {
+fn time(text: &str) -> Result<Timestamp, InvalidReason> {
     if text.is_empty() {
-        return Err(Reason::Empty);
+        return Err(InvalidReason::Empty);
     }
     check_length(text, limits::EVENT_TIME_BYTES_MAX)?;
     Ok(text.parse()?)
 }
 
-fn content_type(text: &str) -> Result<ContentType, Reason> {
+fn content_type(text: &str) -> Result<ContentType, InvalidReason> {
     let content_type = ContentType::new(text.trim())?;
-    // As headers, its content type would say that the whole request is another event.
-    if content_type.is_cloudevents() { Err(Reason::EventWithinEvent) } else { Ok(content_type) }
+    // As headers, its content type would mark the whole request as an event.
+    if content_type.is_cloudevents() { Err(InvalidReason::EventWithinEvent) } else { Ok(content_type) }
 }

@@ -1,23 +1,21 @@
-//! The keys by which the same thing is known again: events that came before, deliveries, schedule fires.
+//! Stable keys of events, deliveries and schedule fires.
 //!
-//! Invariants: a key depends on its parts and on nothing else, so it is the same after a restart, on
-//! another machine and in the next release; and parts are framed before they are hashed, so that
-//! `("ab", "c")` and `("a", "bc")` never give one key.
+//! Invariants: a key depends on its parts alone, so it is the same after a restart, on another machine and in
+//! the next release; parts are framed before hashing, so that `("ab", "c")` and `("a", "bc")` never give one
+//! key.
 
 use crate::hash;
 use crate::ids::{ChannelName, DeliveryId, Seq, ServiceName};
 use crate::time::Timestamp;
 
-/// What makes an event the same event: two with the same source and id are one.
+/// Two events with the same source and id are the same event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DedupKey<'a> {
-    /// Where the event comes from.
     pub source: &'a str,
-    /// Its id there.
     pub event_id: &'a str,
 }
 
-/// The id of one event's delivery to one service, at its place in a store.
+/// The id of an event's delivery to one service, at its place in a store.
 #[must_use]
 pub fn delivery_id(
     seq: Seq,
@@ -25,26 +23,26 @@ pub fn delivery_id(
     service: &ServiceName,
     channel: Option<&ChannelName>,
 ) -> DeliveryId {
-    // No channel is called nothing, so the empty text stands for "none".
+    // No channel has an empty name, so the empty text means "none".
     let channel = channel.map_or("", ChannelName::as_str);
     let parts = framed(&["delivery", event.source, event.event_id, service.as_str(), channel]);
     DeliveryId::new(seq, hash::stable_64(&parts, 0))
 }
 
-/// What targets get as `webhook-id` and `Idempotency-Key`: the same on every attempt and every replay.
+/// Sent as `webhook-id` and `Idempotency-Key`: the same on every attempt and replay.
 #[must_use]
 pub fn webhook_id(delivery: DeliveryId) -> String {
     format!("msg_{delivery}")
 }
 
-/// The id of the event that a schedule emits for one fire time, however often it is emitted.
+/// The same however often the fire is emitted.
 #[must_use]
 pub fn schedule_event_id(schedule: &str, fire_at: Timestamp) -> String {
-    // A time has no `@`, so the last one parts the two whatever the schedule is called.
+    // A time contains no `@`, so the last one separates the two.
     format!("{schedule}@{fire_at}")
 }
 
-/// The parts in a row, each behind its length: no two lists of parts give the same bytes.
+/// Each part after its length, so that different lists never give the same bytes.
 pub(crate) fn framed(parts: &[&str]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(parts.iter().map(|part| part.len() + size_of::<u64>()).sum());
     for part in parts {

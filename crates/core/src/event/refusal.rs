@@ -1,21 +1,19 @@
-//! Why something is no event: which field, what is wrong with it, and what to do.
+//! Why input is not an event: which field, what is wrong, and what to do.
 //!
-//! A reason reads on from the name of its field: "`id` is missing".
+//! A reason continues the name of its field: "`id` is missing".
 
 use crate::book::pattern::InvalidType;
 use crate::limits;
 use crate::time::InvalidTimestamp;
 
-/// What was sent is no event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}`{field}` {reason}", within_a_batch(*index))]
 pub struct InvalidEvent {
-    /// Which event of a batch, counted from 0.
+    /// Position in the batch, from 0.
     pub index: Option<usize>,
-    /// The attribute or the part of the request.
+    /// An attribute, or a part of the request.
     pub field: String,
-    /// What is wrong with it.
-    pub reason: Reason,
+    pub reason: InvalidReason,
 }
 
 fn within_a_batch(index: Option<usize>) -> String {
@@ -23,8 +21,8 @@ fn within_a_batch(index: Option<usize>) -> String {
 }
 
 impl InvalidEvent {
-    /// A field's name is the sender's, so no more of it is shown than a name may have.
-    pub(super) fn new(field: &str, reason: Reason) -> Self {
+    /// The name comes from the sender, so it is cut to the length of a valid name.
+    pub(super) fn new(field: &str, reason: InvalidReason) -> Self {
         let field = field.chars().take(limits::EXTENSION_NAME_BYTES_MAX).collect();
         Self { index: None, field, reason }
     }
@@ -34,123 +32,71 @@ impl InvalidEvent {
     }
 }
 
-/// What is wrong with a field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Reason {
-    /// It must be there.
+pub enum InvalidReason {
     #[error("is missing")]
     Missing,
-    /// It must be there as a header.
     #[error(
         "is missing: set the header `ce-{attribute}`, or send the type in the path and any JSON: POST /v1/events/{{type}}"
     )]
-    MissingHeader {
-        /// The attribute's name.
-        attribute: &'static str,
-    },
-    /// Nothing in it.
-    #[error("is empty: give it a value or leave it out")]
+    MissingHeader { attribute: &'static str },
+    #[error("is empty: give it a value or remove it")]
     Empty,
-    /// Too long.
-    #[error("has {bytes} bytes: it may have {bytes_max}")]
-    TooLong {
-        /// How long it is.
-        bytes: usize,
-        /// How long it may be.
-        bytes_max: usize,
-    },
-    /// A character that CloudEvents forbids.
-    #[error("has {character:?} in it: leave out control characters and what is no character")]
-    Character {
-        /// The first one.
-        character: char,
-    },
-    /// A character that media types do not have.
-    #[error("has {character:?} in it: a media type is printable ASCII")]
-    MediaTypeCharacter {
-        /// The first one.
-        character: char,
-    },
-    /// Bytes that are no text.
-    #[error("is no UTF-8 text: percent-encode the bytes of its UTF-8 form")]
+    #[error("is {bytes} bytes long: the maximum is {bytes_max}")]
+    TooLong { bytes: usize, bytes_max: usize },
+    #[error("contains {character:?}: control characters and noncharacters are not allowed")]
+    Character { character: char },
+    #[error("contains {character:?}: a media type is printable ASCII")]
+    MediaTypeCharacter { character: char },
+    #[error("is not valid UTF-8: percent-encode its UTF-8 bytes")]
     NotUtf8,
-    /// More than one value.
-    #[error("is given twice: give it once")]
+    #[error("is given twice")]
     Twice,
-    /// JSON of another type.
     #[error("is {found}: write it as a text in quotes")]
-    NotText {
-        /// What it is.
-        found: &'static str,
-    },
-    /// JSON that no attribute can be.
+    NotText { found: &'static str },
     #[error("is {found}: an attribute is a text, a whole number of 32 bits, true or false")]
-    NotAttribute {
-        /// What it is.
-        found: &'static str,
-    },
-    /// Another version of CloudEvents.
-    #[error("is not 1.0, the version of CloudEvents that is spoken here")]
+    NotAttribute { found: &'static str },
+    #[error("is not 1.0, the supported version of CloudEvents")]
     Version,
-    /// A type that no pattern could claim.
     #[error("cannot be routed: {0}")]
     Type(#[from] InvalidType),
-    /// No time.
-    #[error("cannot be kept: {0}, from 1970 on")]
+    #[error("is not a valid time: {0}, from 1970 on")]
     Time(#[from] InvalidTimestamp),
-    /// No name for an attribute.
-    #[error("is no name of an attribute: those have lower-case letters and digits only")]
+    #[error("is not an attribute name: use lower-case letters and digits only")]
     AttributeName,
-    /// A name that has a meaning already.
-    #[error("has a meaning of its own and cannot be given here")]
+    #[error("is reserved")]
     TakenName,
-    /// A header for what `content-type` says.
-    #[error("is told by the header `content-type`: leave out `ce-datacontenttype`")]
+    #[error("is set by the header `content-type`: remove `ce-datacontenttype`")]
     ContentTypeHeader,
-    /// Data in two forms.
-    #[error("stands beside `data`: give one of the two")]
+    #[error("is given beside `data`: give one of the two")]
     DataTwice,
-    /// No base64.
-    #[error("is no base64 in the standard alphabet with its padding")]
+    #[error("is not padded base64 in the standard alphabet")]
     NotBase64,
-    /// No JSON, or not that which belongs here.
-    #[error("cannot be read as JSON: {message}")]
+    #[error("is not valid JSON: {message}")]
     NotJson {
-        /// What the reader of JSON says, with line and column.
+        /// The parser's message, with line and column.
         message: String,
     },
-    /// A batch of nothing.
-    #[error("holds no event: send at least one")]
+    #[error("is empty: send at least one event")]
     EmptyBatch,
-    /// A batch too long.
-    #[error("holds more than {} events: send them in several batches", limits::BATCH_EVENTS_MAX)]
+    #[error("has more than {} events: send several batches", limits::BATCH_EVENTS_MAX)]
     TooManyEvents,
-    /// Too many attributes.
-    #[error("are more than {}: move some of them into the data", limits::EXTENSIONS_MAX)]
+    #[error("are more than {}: move some into the data", limits::EXTENSIONS_MAX)]
     TooManyExtensions,
-    /// Attributes too large together.
-    #[error(
-        "have more than {} bytes together: move some of them into the data",
-        limits::EXTENSIONS_BYTES_MAX
-    )]
+    #[error("exceed {} bytes in total: move some into the data", limits::EXTENSIONS_BYTES_MAX)]
     ExtensionsTooLarge,
-    /// A form of CloudEvents that is not known.
     #[error(
         "is not `application/cloudevents+json` or `application/cloudevents-batch+json`: send one of these"
     )]
     UnknownFormat,
-    /// An event that brings events.
-    #[error(
-        "says that the data are events: send them as events of their own, or call them `application/json`"
-    )]
+    #[error("is a CloudEvents type: send the data as separate events, or as `application/json`")]
     EventWithinEvent,
-    /// A whole event where only its data belong.
-    #[error("says that the body is a whole event: post it to /v1/events, without a type")]
+    #[error("marks the body as a whole event: post it to /v1/events, without a type")]
     WholeEvent,
 }
 
-impl Reason {
-    /// What the reader of JSON says, without reading out to senders at length what they sent.
+impl InvalidReason {
+    /// The parser's message, without repeating the sender's input at length.
     pub(crate) fn not_json(error: &serde_json::Error) -> Self {
         let mut message = error.to_string();
         if message.len() > limits::JSON_MESSAGE_BYTES_MAX {

@@ -1,12 +1,12 @@
-//! Sources that Redrive gives to events of its own.
+//! Sources reserved for Redrive's own events.
 //!
-//! Invariant: no event from outside has one of them, since the ids of such events can be guessed: an event
-//! that came first with such an id would keep the real one out.
+//! Invariant: no event from outside may use them. Their ids can be guessed, so an outside event could block the
+//! real one as a duplicate.
 
-/// What begins the source of events that templates have made of messages; the name of a source follows.
+/// Prefix of the source of events made by templates; the source's name follows.
 pub const PULLED_PREFIX: &str = "/sources/";
 
-/// What begins a source of our own, with what its events come from.
+/// Reserved prefixes with the origin of their events.
 const RESERVED: [(&str, &str); 6] = [
     ("/v1/hooks/", "the webhooks of the rule book"),
     (crate::schedule::plan::SOURCE_PREFIX, "the schedules of the rule book"),
@@ -16,7 +16,7 @@ const RESERVED: [(&str, &str); 6] = [
     ("redrive:", "alerts"),
 ];
 
-/// What events of that source come from, if the source is one of our own.
+/// The origin of events with this source, if it is reserved.
 #[must_use]
 pub fn owner_of(source: &str) -> Option<&'static str> {
     RESERVED.iter().find(|(prefix, _)| source.starts_with(prefix)).map(|(_, owner)| *owner)

@@ -1,10 +1,9 @@
-//! Structured form: an event as one JSON object, and a batch as a list of them.
+//! Structured form: an event as a JSON object, a batch as a list of them.
 //!
-//! JSON data stand in the object as they are and are taken out byte for byte; all other data are a text, if
-//! the content type is not JSON, or base64. Events are written so that they read back as they were: data are
-//! embedded only if the content type says that they are JSON and they are. White space around them is lost.
+//! JSON data are embedded and extracted byte for byte; other data are a text, if the content type is not JSON,
+//! or base64. Data are only embedded if the content type says JSON and they are valid JSON, so that events read
+//! back unchanged. White space around them is lost.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use base64::Engine as _;
@@ -17,12 +16,13 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::attribute::{ContentType, ExtensionValue};
-use super::draft::{Draft, Given, Place};
-use super::refusal::{InvalidEvent, Reason};
-use super::{Event, Written};
+use super::draft::{AttributePlace, EventDraft, RawAttribute};
+use super::refusal::{InvalidEvent, InvalidReason};
+use super::{AttributeValue, Event};
+use crate::book::source_template::JsonKey;
 use crate::limits;
 
-/// More members than any event can have: its own attributes, its data and all its extensions.
+/// More members than any event can have.
 const MEMBERS_MAX: usize = limits::EXTENSIONS_MAX + 16;
 
 pub(super) fn read(body: &Bytes) -> Result<Event, InvalidEvent> {
@@ -31,12 +31,12 @@ pub(super) fn read(body: &Bytes) -> Result<Event, InvalidEvent> {
 }
 
 pub(super) fn read_batch(body: &Bytes) -> Result<Vec<Event>, InvalidEvent> {
-    let Batch(events) = serde_json::from_slice(body).map_err(|error| not_json("body", &error))?;
+    let RawBatch(events) = serde_json::from_slice(body).map_err(|error| not_json("body", &error))?;
     if events.is_empty() {
-        return Err(InvalidEvent::new("body", Reason::EmptyBatch));
+        return Err(InvalidEvent::new("body", InvalidReason::EmptyBatch));
     }
     if events.len() > limits::BATCH_EVENTS_MAX {
-        return Err(InvalidEvent::new("body", Reason::TooManyEvents));
+        return Err(InvalidEvent::new("body", InvalidReason::TooManyEvents));
     }
     let read = |(index, raw): (usize, &RawValue)| {
         let members = serde_json::from_str(raw.get()).map_err(|error| not_json("body", &error).at(index))?;
@@ -46,23 +46,23 @@ pub(super) fn read_batch(body: &Bytes) -> Result<Vec<Event>, InvalidEvent> {
 }
 
 fn not_json(field: &str, error: &serde_json::Error) -> InvalidEvent {
-    InvalidEvent::new(field, Reason::not_json(error))
+    InvalidEvent::new(field, InvalidReason::not_json(error))
 }
 
 fn event_of(members: &Members<'_>, body: &Bytes) -> Result<Event, InvalidEvent> {
     let Members(members) = members;
     if members.len() > MEMBERS_MAX {
-        return Err(InvalidEvent::new("extensions", Reason::TooManyExtensions));
+        return Err(InvalidEvent::new("extensions", InvalidReason::TooManyExtensions));
     }
-    let mut draft = Draft::default();
+    let mut draft = EventDraft::default();
     let (mut json, mut base64) = (None, None);
-    for (index, (Key(name), raw)) in members.iter().enumerate() {
-        if members[..index].iter().any(|(Key(earlier), _)| earlier == name) {
-            return Err(InvalidEvent::new(name, Reason::Twice));
+    for (index, (JsonKey(name), raw)) in members.iter().enumerate() {
+        if members[..index].iter().any(|(JsonKey(earlier), _)| earlier == name) {
+            return Err(InvalidEvent::new(name, InvalidReason::Twice));
         }
         match &**name {
             "data" => json = Some(*raw),
-            // An attribute that is null is one that is not stated.
+            // A null attribute counts as absent.
             _ if raw.get() == "null" => {}
             "data_base64" => base64 = Some(*raw),
             _ => {
@@ -75,14 +75,14 @@ fn event_of(members: &Members<'_>, body: &Bytes) -> Result<Event, InvalidEvent> 
         (None, None) => Bytes::new(),
         (None, Some(text)) => decoded(text).map_err(|reason| InvalidEvent::new("data_base64", reason))?,
         (Some(raw), None) => embedded(raw, &mut draft, body)?,
-        (Some(_), Some(_)) => return Err(InvalidEvent::new("data_base64", Reason::DataTwice)),
+        (Some(_), Some(_)) => return Err(InvalidEvent::new("data_base64", InvalidReason::DataTwice)),
     };
-    draft.finish(data, Place::Members)
+    draft.finish(data, AttributePlace::Members)
 }
 
-/// The bytes that a `data` member stands for.
-fn embedded(raw: &RawValue, draft: &mut Draft, body: &Bytes) -> Result<Bytes, InvalidEvent> {
-    // Data in JSON that do not say what they are, are JSON.
+/// The bytes of a `data` member.
+fn embedded(raw: &RawValue, draft: &mut EventDraft, body: &Bytes) -> Result<Bytes, InvalidEvent> {
+    // Data without a content type are JSON.
     let content_type = draft.content_type.get_or_insert_with(ContentType::json);
     if content_type.is_json() || !raw.get().starts_with('"') {
         return Ok(body.slice_ref(raw.get().as_bytes()));
@@ -91,36 +91,34 @@ fn embedded(raw: &RawValue, draft: &mut Draft, body: &Bytes) -> Result<Bytes, In
     Ok(text.into())
 }
 
-fn decoded(raw: &RawValue) -> Result<Bytes, Reason> {
+fn decoded(raw: &RawValue) -> Result<Bytes, InvalidReason> {
     let given = given(raw)?;
-    let Given::Text(text) = given else { return Err(Reason::NotBase64) };
-    STANDARD.decode(&*text).map(Bytes::from).map_err(|_| Reason::NotBase64)
+    let RawAttribute::Text(text) = given else { return Err(InvalidReason::NotBase64) };
+    STANDARD.decode(&*text).map(Bytes::from).map_err(|_| InvalidReason::NotBase64)
 }
 
-fn given(raw: &RawValue) -> Result<Given<'_>, Reason> {
+fn given(raw: &RawValue) -> Result<RawAttribute<'_>, InvalidReason> {
     let text = raw.get();
-    let found = |found| Reason::NotAttribute { found };
+    let found = |found| InvalidReason::NotAttribute { found };
     match text.as_bytes().first() {
         Some(b'"') => {
-            let Key(text) = serde_json::from_str(text).map_err(|error| Reason::not_json(&error))?;
-            Ok(Given::Text(text))
+            let JsonKey(text) =
+                serde_json::from_str(text).map_err(|error| InvalidReason::not_json(&error))?;
+            Ok(RawAttribute::Text(text))
         }
-        Some(b't') => Ok(Given::Boolean(true)),
-        Some(b'f') => Ok(Given::Boolean(false)),
+        Some(b't') => Ok(RawAttribute::Boolean(true)),
+        Some(b'f') => Ok(RawAttribute::Boolean(false)),
         Some(b'n') => Err(found("null")),
         Some(b'{') => Err(found("an object")),
         Some(b'[') => Err(found("a list")),
-        Some(_) | None => text.parse().map(Given::Integer).map_err(|_| found("a number of another kind")),
+        Some(_) | None => {
+            text.parse().map(RawAttribute::Integer).map_err(|_| found("a number of another kind"))
+        }
     }
 }
 
-/// A text of the JSON, borrowed where nothing in it is escaped.
-#[derive(Deserialize)]
-#[serde(transparent)]
-struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
-
-/// The members of an object in their order, a name that comes twice among them.
-struct Members<'a>(Vec<(Key<'a>, &'a RawValue)>);
+/// In order, including duplicate names.
+struct Members<'a>(Vec<(JsonKey<'a>, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Members<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -149,15 +147,14 @@ impl<'de> Deserialize<'de> for Members<'de> {
     }
 }
 
-/// The events of a list, not looked into yet.
-struct Batch<'a>(Vec<&'a RawValue>);
+struct RawBatch<'a>(Vec<&'a RawValue>);
 
-impl<'de> Deserialize<'de> for Batch<'de> {
+impl<'de> Deserialize<'de> for RawBatch<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct List;
 
         impl<'de> Visitor<'de> for List {
-            type Value = Batch<'de>;
+            type Value = RawBatch<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a batch as a list of events")
@@ -166,11 +163,11 @@ impl<'de> Deserialize<'de> for Batch<'de> {
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
                 let mut events = Vec::new();
                 while events.len() <= limits::BATCH_EVENTS_MAX {
-                    let Some(event) = list.next_element()? else { return Ok(Batch(events)) };
+                    let Some(event) = list.next_element()? else { return Ok(RawBatch(events)) };
                     events.push(event);
                 }
                 while list.next_element::<IgnoredAny>()?.is_some() {}
-                Ok(Batch(events))
+                Ok(RawBatch(events))
             }
         }
 
@@ -179,16 +176,17 @@ impl<'de> Deserialize<'de> for Batch<'de> {
 }
 
 impl Event {
-    /// The event as the text of a JSON object: what a target gets in the structured form.
+    /// The structured form for targets.
     #[must_use]
     pub fn to_structured(&self) -> Vec<u8> {
-        serde_json::to_vec(&Document { event: self, data: self.written_data() }).expect("its keys are texts")
+        serde_json::to_vec(&EventDocument { event: self, data: self.written_data() })
+            .expect("its keys are texts")
     }
 
-    /// The event as a JSON value: what a dead letter keeps of it.
+    /// The event as a JSON value, for dead letters.
     ///
-    /// Only white space may be lost. Data that a value would change (long numbers, a key that stands
-    /// twice, escapes that could be written otherwise) are written as base64.
+    /// Only white space may be lost. Data that a value would change (long numbers, duplicate keys, other
+    /// escapes) are written as base64.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let survives = serde_json::from_slice::<Value>(&self.data)
@@ -197,15 +195,14 @@ impl Event {
             .is_some_and(|again| again == without_space(&self.data));
         let data =
             if survives || self.data.is_empty() { self.written_data() } else { Data::Base64(&self.data) };
-        serde_json::to_value(Document { event: self, data }).expect("texts and small numbers are values")
+        serde_json::to_value(EventDocument { event: self, data }).expect("texts and small numbers are values")
     }
 
-    /// The event as the text of a JSON object whose data are base64 whatever they are: what an archive keeps,
-    /// byte for byte.
+    /// With base64 data in every case: what an archive keeps, byte for byte.
     #[must_use]
     pub fn to_structured_base64(&self) -> Vec<u8> {
         let data = if self.data.is_empty() { Data::None } else { Data::Base64(&self.data) };
-        serde_json::to_vec(&Document { event: self, data }).expect("its keys are texts")
+        serde_json::to_vec(&EventDocument { event: self, data }).expect("its keys are texts")
     }
 
     fn written_data(&self) -> Data<'_> {
@@ -220,7 +217,6 @@ impl Event {
     }
 }
 
-/// How deep objects and lists lie within each other in some JSON.
 fn depth(json: &[u8]) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     let mut bytes = json.iter();
@@ -236,7 +232,6 @@ fn depth(json: &[u8]) -> usize {
     deepest
 }
 
-/// Goes on to behind the quote that ends a text.
 fn skip_text(bytes: &mut std::slice::Iter<'_, u8>) {
     while let Some(byte) = bytes.next() {
         match byte {
@@ -247,8 +242,7 @@ fn skip_text(bytes: &mut std::slice::Iter<'_, u8>) {
     }
 }
 
-/// An event on its way out.
-struct Document<'a> {
+struct EventDocument<'a> {
     event: &'a Event,
     data: Data<'a>,
 }
@@ -259,16 +253,22 @@ enum Data<'a> {
     Base64(&'a [u8]),
 }
 
-impl Serialize for Document<'_> {
+impl Serialize for EventDocument<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         for (name, value) in self.event.attributes() {
             match value {
-                Written::Text(text) => map.serialize_entry(name, text)?,
-                Written::Time(time) => map.serialize_entry(name, &time)?,
-                Written::Extension(ExtensionValue::Text(text)) => map.serialize_entry(name, text.as_str())?,
-                Written::Extension(ExtensionValue::Integer(number)) => map.serialize_entry(name, number)?,
-                Written::Extension(ExtensionValue::Boolean(truth)) => map.serialize_entry(name, truth)?,
+                AttributeValue::Text(text) => map.serialize_entry(name, text)?,
+                AttributeValue::Time(time) => map.serialize_entry(name, &time)?,
+                AttributeValue::Extension(ExtensionValue::Text(text)) => {
+                    map.serialize_entry(name, text.as_str())?
+                }
+                AttributeValue::Extension(ExtensionValue::Integer(number)) => {
+                    map.serialize_entry(name, number)?
+                }
+                AttributeValue::Extension(ExtensionValue::Boolean(truth)) => {
+                    map.serialize_entry(name, truth)?
+                }
             }
         }
         if let Some(content_type) = &self.event.content_type {
@@ -283,7 +283,7 @@ impl Serialize for Document<'_> {
     }
 }
 
-/// JSON without the white space between its parts.
+/// JSON without insignificant white space.
 fn without_space(json: &[u8]) -> Vec<u8> {
     let (mut in_text, mut escaped) = (false, false);
     let keep = |byte: &&u8| {

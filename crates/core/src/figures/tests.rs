@@ -8,12 +8,14 @@ use bytes::Bytes;
 use super::*;
 use crate::book;
 use crate::book::connectors::built_in;
-use crate::engine::{Absences, Bounds, Command, Effect, Ending, Engine, Fate, Input, Setup};
+use crate::engine::{
+    Absences, Effect, Ending, Engine, EngineBounds, Input, OperatorCommand, SettlementResult, Setup,
+};
 use crate::event::Event;
 use crate::event::attribute::{EventId, EventSource, EventType, TraceParent};
 use crate::event::idempotency;
 use crate::ids::{DeliveryId, Seed, Seq, ServiceName};
-use crate::policy::answer::{HeaderPairs, Reply, Seen};
+use crate::policy::answer::{HeaderPairs, ReplyKind, TargetReply};
 use crate::policy::decide::History;
 use crate::time::Timestamp;
 use crate::trace::{Sampler, span};
@@ -53,7 +55,7 @@ pub(crate) struct Stage {
     calls: Vec<(DeliveryId, crate::engine::CallId)>,
     unsettled: Vec<Arc<Settlement>>,
     pub(crate) figures: Figures,
-    pub(crate) spans: Vec<span::Span>,
+    pub(crate) spans: Vec<span::TraceSpan>,
 }
 
 impl Stage {
@@ -63,7 +65,7 @@ impl Stage {
             seed: Seed(1),
             book: Arc::new(book),
             older_books: Vec::new(),
-            bounds: Bounds { window: 1_000, window_bytes: 1_000_000, calls: 1_000 },
+            bounds: EngineBounds { window: 1_000, window_bytes: 1_000_000, calls: 1_000 },
             now: START,
             queues: Vec::new(),
             paused: BTreeMap::new(),
@@ -91,9 +93,9 @@ impl Stage {
                     self.calls.extend(call.deliveries.iter().map(|delivery| (delivery.id, call.id)));
                 }
                 Effect::Settle(settlement) => self.unsettled.push(settlement),
-                Effect::Signal(signal) => {
-                    self.figures.count(&signal);
-                    self.spans.extend(span::of_signal(&signal, Sampler::USUAL));
+                Effect::Activity(activity) => {
+                    self.figures.count(&activity);
+                    self.spans.extend(span::of_activity(&activity, Sampler::USUAL));
                 }
                 Effect::Load(_)
                 | Effect::WakeAt(_)
@@ -122,7 +124,7 @@ impl Stage {
         };
         let service = ServiceName::new(play.service).expect("a name");
         let id = idempotency::delivery_id(Seq::new(self.last_seq), event.dedup_key(), &service, None);
-        self.tell(Input::Accepted(vec![Waiting {
+        self.tell(Input::Accepted(vec![PendingDelivery {
             id,
             queue: Arc::new(QueueName { service, channel: None }),
             event: Arc::new(event),
@@ -143,16 +145,20 @@ impl Stage {
     fn answer(&mut self, delivery: DeliveryId, status: u16) {
         let index = self.calls.iter().position(|(id, _)| *id == delivery).expect("it is being called");
         let (_, call) = self.calls.remove(index);
-        let seen = Seen::Http { status, headers: HeaderPairs::default(), body: String::new() };
+        let seen = ReplyKind::Http { status, headers: HeaderPairs::default(), body: String::new() };
         let message = format!("target answered {status}");
-        let ending = Ending::Reply(Reply { seen, message, retry_after: None });
+        let ending = Ending::Reply(TargetReply { seen, message, retry_after: None });
         self.tell(Input::Ended { call, ending });
     }
 
     /// Writes all that there is to be written.
     fn write(&mut self) {
         for settlement in std::mem::take(&mut self.unsettled) {
-            self.tell(Input::Settled { delivery: settlement.delivery, fate: Fate::Written, promoted: None });
+            self.tell(Input::Settled {
+                delivery: settlement.delivery,
+                fate: SettlementResult::Written,
+                promoted: None,
+            });
         }
     }
 
@@ -185,9 +191,9 @@ fn of<'a>(figures: &'a Figures, service: &str) -> &'a QueueFigures {
 }
 
 /// The counts of a tally, in the order in which they stand there; failures as one.
-fn told(tally: &Tally) -> [u64; 11] {
-    let Tally { attempts, unavailable, unauthorized, misconfigured, .. } = *tally;
-    let Tally { firsts, retried, retries, delivered, dead, exhausted, .. } = *tally;
+fn told(tally: &AttemptTally) -> [u64; 11] {
+    let AttemptTally { attempts, unavailable, unauthorized, misconfigured, .. } = *tally;
+    let AttemptTally { firsts, retried, retries, delivered, dead, exhausted, .. } = *tally;
     let failures = tally.failures();
     [
         attempts,
@@ -300,7 +306,7 @@ fn a_breaker_that_opens_and_what_it_holds_are_counted() {
     stage.write();
     let guarded = DependencyName::new("guarded").expect("a name");
     assert_eq!(stage.figures.dependencies[&guarded].trips, 1);
-    stage.tell(Input::Operator(Command::Trip(guarded.clone())));
+    stage.tell(Input::Operator(OperatorCommand::Trip(guarded.clone())));
     assert_eq!(stage.figures.dependencies[&guarded].trips, 1, "it was open already");
     let probe = stage.accept(&play("g", "t", &[]));
     stage.pass(Duration::from_secs(10));

@@ -1,8 +1,8 @@
-//! The dead-letter envelope: a delivery that failed for good, with the whole story of why.
+//! The dead-letter envelope: a delivery that failed for good, with its attempts.
 //!
-//! The names of its JSON fields are a promise to readers in other systems. Invariants: what is unknown is
-//! `null`, never absent; `failureCategory` follows from `category` and cannot contradict it; whatever is
-//! written reads back as it was. Fields that others add are skipped on reading.
+//! The names of its JSON fields are a promise to readers in other systems. Invariants: unknown values are
+//! `null`, never absent; `failureCategory` follows from `category` and cannot contradict it; what is written
+//! reads back unchanged. Unknown fields are skipped on reading.
 
 use std::fmt;
 
@@ -11,22 +11,20 @@ use serde_json::Value;
 
 use crate::ids::{Attempt, DeliveryId};
 use crate::letters::fingerprint::Fingerprint;
-use crate::policy::category::{Category, Code};
+use crate::policy::category::{Category, FailureCode};
 use crate::time::Timestamp;
 
-/// The id of a dead letter: ours are delivery ids, those of other systems any text.
+/// Ours are delivery ids, those of other systems any text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LetterId(String);
 
 impl LetterId {
-    /// An id that another system gave.
     #[must_use]
     pub fn reported(text: &str) -> Self {
         Self(text.to_owned())
     }
 
-    /// The id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -45,7 +43,7 @@ impl fmt::Display for LetterId {
     }
 }
 
-/// How much hope there is for a dead letter.
+/// Whether a dead letter may be replayed with others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
@@ -53,12 +51,11 @@ pub enum Tier {
     /// It may be replayed with the rest.
     #[default]
     Dead,
-    /// It does not parse, or failed its replay: bulk replays leave it alone unless it is named.
+    /// It does not parse, or failed its replay: bulk replays skip it unless it is included by name.
     Poison,
 }
 
 impl Tier {
-    /// The word for it in filters, logs and envelopes.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -87,43 +84,43 @@ pub struct Envelope {
     /// The event's id.
     #[cfg_attr(feature = "schema", schema(required))]
     pub original_event_id: Option<String>,
-    /// When the event happened.
+    /// The event's time.
     #[cfg_attr(feature = "schema", schema(required))]
     pub original_timestamp: Option<Timestamp>,
-    /// The service that could not take it.
+    /// The service that could not process it.
     pub consumer_service: String,
     /// The group from the rule, by default the service.
     #[cfg_attr(feature = "schema", schema(required))]
     pub consumer_group: Option<String>,
-    /// What kind of failure ended it: written as `failureCategory` and `category`.
+    /// The category of the last failure, written as `failureCategory` and `category`.
     #[serde(flatten, with = "category_words")]
-    #[cfg_attr(feature = "schema", schema(value_type = category_words::Written))]
+    #[cfg_attr(feature = "schema", schema(value_type = category_words::CategoryFields))]
     pub category: Category,
-    /// Every attempt, the first one first.
-    pub retry_attempts: Vec<AttemptRecord>,
+    /// Every attempt, first to last.
+    pub retry_attempts: Vec<EnvelopeAttempt>,
     /// The attempts after the first.
     pub total_retries: u32,
-    /// When it failed first.
+    /// When it first failed.
     #[cfg_attr(feature = "schema", schema(required))]
     pub first_failure_at: Option<Timestamp>,
-    /// When it failed last.
+    /// When it last failed.
     #[cfg_attr(feature = "schema", schema(required))]
     pub last_failure_at: Option<Timestamp>,
     /// When it became a dead letter.
     pub routed_to_dlq_at: Timestamp,
-    /// What ties it to other events.
+    /// The event's correlation id.
     #[cfg_attr(feature = "schema", schema(required))]
     pub correlation_id: Option<String>,
-    /// The key within which deliveries keep their order.
+    /// The session key within which deliveries keep their order.
     #[cfg_attr(feature = "schema", schema(required))]
     pub session_id: Option<String>,
-    /// The subscription that wanted the event.
+    /// The subscription that matched the event.
     #[cfg_attr(feature = "schema", schema(required))]
     pub subscription_id: Option<String>,
-    /// How much hope there is.
+    /// Whether it may be replayed with others.
     #[serde(default)]
     pub tier: Tier,
-    /// What it has in common with letters of the same cause; letters of other systems have none.
+    /// Shared by letters of the same cause; absent in letters of other systems.
     #[cfg_attr(feature = "schema", schema(required))]
     pub fingerprint: Option<Fingerprint>,
     /// How often it has been replayed.
@@ -133,27 +130,27 @@ pub struct Envelope {
     pub original_message: Value,
 }
 
-/// One attempt as the envelope tells it.
+/// One attempt in an envelope.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
-pub struct AttemptRecord {
+pub struct EnvelopeAttempt {
     /// Its number, from 1.
     pub attempt: Attempt,
     /// When it failed.
     pub timestamp: Timestamp,
-    /// The message of the failure.
+    /// The failure's message.
     #[cfg_attr(feature = "schema", schema(required))]
     pub error: Option<String>,
-    /// The code for machines.
+    /// The failure's code.
     #[cfg_attr(feature = "schema", schema(required))]
-    pub error_code: Option<Code>,
-    /// The status, where there was an answer.
+    pub error_code: Option<FailureCode>,
+    /// The HTTP status, if there was an answer.
     #[cfg_attr(feature = "schema", schema(required))]
     pub http_status: Option<u16>,
 }
 
-/// The two fields that tell the category: one of four words for readers that know only those, and ours.
+/// The two category fields: one of four words for readers that know only those, and ours.
 mod category_words {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -163,7 +160,7 @@ mod category_words {
     #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
     #[cfg_attr(feature = "schema", schema(as = CategoryWords))]
     #[serde(rename_all = "camelCase")]
-    pub(super) struct Written {
+    pub(super) struct CategoryFields {
         /// One of four words for readers that know only those.
         #[cfg_attr(feature = "schema", schema(pattern = "^(transient|rate-limited|permanent|unknown)$"))]
         failure_category: &'static str,
@@ -172,25 +169,27 @@ mod category_words {
 
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Read {
+    struct CategoryInput {
         failure_category: Option<String>,
         category: Option<Category>,
     }
 
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
     pub(super) fn serialize<S: Serializer>(category: &Category, serializer: S) -> Result<S::Ok, S::Error> {
-        Written { failure_category: category.envelope_word(), category: *category }.serialize(serializer)
+        CategoryFields { failure_category: category.envelope_word(), category: *category }
+            .serialize(serializer)
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Category, D::Error> {
-        let Read { failure_category, category } = Read::deserialize(deserializer)?;
-        // A word of another system that we do not have must not keep its letter from being read.
-        let told = || failure_category.as_deref().and_then(Category::from_word).unwrap_or(Category::Unknown);
-        Ok(category.unwrap_or_else(told))
+        let CategoryInput { failure_category, category } = CategoryInput::deserialize(deserializer)?;
+        // An unknown word of another system must not make its letter unreadable.
+        let derived =
+            || failure_category.as_deref().and_then(Category::from_word).unwrap_or(Category::Unknown);
+        Ok(category.unwrap_or_else(derived))
     }
 }
 
-/// A dead letter as Redis streams carry it: the message and a short account of the error.
+/// The short form of a dead letter in Redis streams.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct RedisLetter {
@@ -207,11 +206,11 @@ pub struct ErrorContext {
     /// The message of the last failure.
     #[cfg_attr(feature = "schema", schema(required))]
     pub error: Option<String>,
-    /// When it failed last.
+    /// When it last failed.
     pub timestamp: Timestamp,
-    /// The service that could not take it.
+    /// The service that could not process it.
     pub service: String,
-    /// How many attempts there were.
+    /// The number of attempts.
     pub attempts: u32,
 }
 
@@ -231,9 +230,8 @@ impl From<&Envelope> for RedisLetter {
 }
 
 impl RedisLetter {
-    /// The envelope as far as the short form knows it; the id comes from where the letter was read.
-    ///
-    /// An error that counts no attempt is told as the first one's, since only attempts have errors.
+    /// The envelope as far as the short form knows it. An error without an attempt becomes the first
+    /// attempt's.
     #[must_use]
     pub fn into_envelope(self, dlq_id: LetterId) -> Envelope {
         let Self { original_message, error_context: ErrorContext { error, timestamp, service, attempts } } =
@@ -241,7 +239,7 @@ impl RedisLetter {
         let attribute = |name: &str| original_message.get(name).and_then(Value::as_str).map(str::to_owned);
         let last = Attempt::new(attempts).or_else(|| error.is_some().then_some(Attempt::FIRST));
         let record =
-            |attempt| AttemptRecord { attempt, timestamp, error, error_code: None, http_status: None };
+            |attempt| EnvelopeAttempt { attempt, timestamp, error, error_code: None, http_status: None };
         Envelope {
             dlq_id,
             original_topic: attribute("type"),
@@ -285,14 +283,14 @@ mod tests {
             consumer_group: Some("notification-svc.task-alerts".to_owned()),
             category: Category::Fatal,
             retry_attempts: vec![
-                AttemptRecord {
+                EnvelopeAttempt {
                     attempt: attempt(1),
                     timestamp: at("2026-01-31T12:00:10Z"),
                     error: Some("Connection timeout after 10s".to_owned()),
-                    error_code: Some(Code::of("ETIMEDOUT")),
+                    error_code: Some(FailureCode::of("ETIMEDOUT")),
                     http_status: None,
                 },
-                AttemptRecord {
+                EnvelopeAttempt {
                     attempt: attempt(2),
                     timestamp: at("2026-01-31T12:00:12Z"),
                     error: Some("401 Unauthorized".to_owned()),
@@ -455,13 +453,13 @@ mod tests {
         })
     }
 
-    fn record() -> impl Strategy<Value = AttemptRecord> {
+    fn record() -> impl Strategy<Value = EnvelopeAttempt> {
         (1..=u32::MAX, time(), text(), text(), prop::option::of(any::<u16>())).prop_map(
-            |(attempt, timestamp, error, error_code, http_status)| AttemptRecord {
+            |(attempt, timestamp, error, error_code, http_status)| EnvelopeAttempt {
                 attempt: Attempt::new(attempt).expect("from 1"),
                 timestamp,
                 error,
-                error_code: error_code.map(|code| Code::reported(&code)),
+                error_code: error_code.map(|code| FailureCode::reported(&code)),
                 http_status,
             },
         )

@@ -1,15 +1,14 @@
-//! Fingerprints: what failures of one cause have in common, so that 10,000 dead letters read as three causes.
+//! Fingerprints: a hash that failures of one cause share, so that 10,000 dead letters read as three causes.
 //!
-//! A message is normalised before it is hashed: what differs from one failure to the next (numbers, ids,
-//! addresses, times) gives way to a placeholder, and the words stay. Digits that belong to a word go too
-//! (`s3` becomes `s<n>`): two causes that differ in nothing but a digit are rare, and their codes differ,
-//! while a number left standing makes a cause of every failure.
+//! A message is normalised before it is hashed: variable parts (numbers, ids, addresses, times) become
+//! placeholders, and the words stay. Digits within a word go too (`s3` becomes `s<n>`): two causes that
+//! differ only in a digit are rare, and their codes differ, while a remaining number would make a cause of
+//! every failure.
 //!
-//! Invariants: fingerprints are stored, so neither the rules nor the hash may change, and the snapshot
-//! below holds them still. A normalised message has no digit left and normalises to itself: nearly every
-//! rule asks for a digit, and the two that do not (mail addresses, queries of URLs) do not match what
-//! they leave behind. The text is read once; every rule looks ahead a bounded number of bytes, or
-//! consumes what it looked at.
+//! Invariants: fingerprints are stored, so neither the rules nor the hash may change; a test pins them. A
+//! normalised message has no digit left and normalises to itself: nearly every rule requires a digit, and the
+//! two that do not (mail addresses, URL queries) do not match their own placeholders. The text is read once;
+//! every rule looks ahead a bounded number of bytes, or consumes what it looked at.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -18,24 +17,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::idempotency;
 use crate::ids::ServiceName;
-use crate::policy::category::{Category, Code};
+use crate::policy::category::{Category, FailureCode};
 use crate::{hash, limits};
 
-/// The part of a normalised message that counts.
-///
-/// Only half of what is looked at: a message cut somewhere in its middle, a few bytes earlier or later for
-/// the length of its numbers, must come out the same.
+/// Only half of what is examined: a message that was cut a few bytes earlier or later must have the same
+/// fingerprint.
 const NORMALISED_BYTES_MAX: usize = limits::MESSAGE_BYTES_MAX / 2;
 
-/// From this length on a random word is an id; a shorter one, often made of digits alone, reads as a number.
+/// From this length on a random word is an id; a shorter one, often all digits, is a number.
 const ID_BYTES_MIN: usize = 16;
-/// The shortest word of hexadecimal digits that is taken for one number.
 const HEX_BYTES_MIN: usize = 6;
-/// The longest part before the `@` of a mail address (RFC 5321).
 const LOCAL_PART_BYTES_MAX: usize = 64;
-/// The longest part after the `@`.
 const DOMAIN_BYTES_MAX: usize = 255;
-/// The longest way to write an IPv6 address.
 const IPV6_BYTES_MAX: usize = 45;
 
 const NUMBER: &str = "<n>";
@@ -44,14 +37,12 @@ const ADDRESS: &str = "<addr>";
 const TIME: &str = "<time>";
 const QUERY: &str = "<query>";
 
-/// What failures of one cause have in common; shown as 16 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint(pub u64);
 
 impl Fingerprint {
-    /// The fingerprint of a failure; the message is normalised here.
     #[must_use]
-    pub fn of(service: &ServiceName, category: Category, code: &Code, message: &str) -> Self {
+    pub fn of(service: &ServiceName, category: Category, code: &FailureCode, message: &str) -> Self {
         let message = normalise(message);
         let parts = ["fingerprint", service.as_str(), category.as_str(), code.as_str(), &message];
         let hash = hash::stable_128(&idempotency::framed(&parts));
@@ -71,9 +62,8 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// The text is no fingerprint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no fingerprint: it takes 16 hexadecimal digits")]
+#[error("{text:?} is not a fingerprint: expected 16 hexadecimal digits")]
 pub struct InvalidFingerprint {
     text: String,
 }
@@ -108,23 +98,23 @@ pub fn normalise(message: &str) -> String {
     let text = head(message, limits::MESSAGE_BYTES_MAX);
     let mut normal = String::new();
     let mut gap = "";
-    let mut place = Place::Text;
+    let mut place = TextContext::Text;
     let mut at = 0;
     while at < text.len() {
-        let Token { length, shown } = token_at(text, at, place);
+        let MessageToken { length, shown } = token_at(text, at, place);
         let piece = &text[at..at + length];
         place = place.after(piece);
         at += length;
         let room = NORMALISED_BYTES_MAX.saturating_sub(normal.len() + gap.len());
         let fitting = match shown {
-            Shown::Gap => {
+            TokenForm::Gap => {
                 gap = if normal.is_empty() { "" } else { " " };
                 continue;
             }
-            Shown::Plain => head(piece, room),
-            Shown::As(placeholder) if placeholder.len() <= room => placeholder,
+            TokenForm::Plain => head(piece, room),
+            TokenForm::As(placeholder) if placeholder.len() <= room => placeholder,
             // Half a placeholder would be a word.
-            Shown::As(_) => "",
+            TokenForm::As(_) => "",
         };
         if fitting.is_empty() {
             break;
@@ -135,28 +125,25 @@ pub fn normalise(message: &str) -> String {
     normal
 }
 
-struct Token {
+struct MessageToken {
     length: usize,
-    shown: Shown,
+    shown: TokenForm,
 }
 
-enum Shown {
-    /// White space.
+enum TokenForm {
     Gap,
-    /// As it stands.
     Plain,
-    /// As a placeholder.
     As(&'static str),
 }
 
 /// Whether a `?` starts a query or ends a question.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum TextContext {
     Text,
     Url,
 }
 
-impl Place {
+impl TextContext {
     fn after(self, piece: &str) -> Self {
         match piece {
             "://" => Self::Url,
@@ -170,24 +157,23 @@ fn is_gap(c: char) -> bool {
     c.is_whitespace() || c.is_control()
 }
 
-/// Square brackets do not: they stand around IPv6 addresses and in the queries of filters.
+/// Square brackets do not: they surround IPv6 addresses and occur in queries.
 fn ends_url(c: char) -> bool {
     is_gap(c) || matches!(c, '"' | '\'' | '`' | '<' | '>' | '(' | ')')
 }
 
-/// The token that starts at a byte of the text, which is not its end.
-fn token_at(text: &str, at: usize, place: Place) -> Token {
+fn token_at(text: &str, at: usize, place: TextContext) -> MessageToken {
     let rest = &text[at..];
     let first = rest.chars().next().expect("not called at the end");
     let before = at.checked_sub(1).map(|before| text.as_bytes()[before]);
     if is_gap(first) {
-        return Token { length: prefix_length(rest, is_gap), shown: Shown::Gap };
+        return MessageToken { length: prefix_length(rest, is_gap), shown: TokenForm::Gap };
     }
-    if place == Place::Url && before == Some(b'?') && !ends_url(first) {
-        return Token { length: prefix_length(rest, |c| !ends_url(c)), shown: Shown::As(QUERY) };
+    if place == TextContext::Url && before == Some(b'?') && !ends_url(first) {
+        return MessageToken { length: prefix_length(rest, |c| !ends_url(c)), shown: TokenForm::As(QUERY) };
     }
     if let Some(length) = mail_length(rest) {
-        return Token { length, shown: Shown::As(ADDRESS) };
+        return MessageToken { length, shown: TokenForm::As(ADDRESS) };
     }
     // `8s` is a duration and `::1` an address, but not in `k8s` and `Queue::1`.
     let starts_word = !before.is_some_and(|b| b.is_ascii_alphanumeric() || b == b':' && first == ':');
@@ -198,14 +184,13 @@ fn token_at(text: &str, at: usize, place: Place) -> Token {
         return word(rest);
     }
     let length = if rest.starts_with("://") { "://".len() } else { first.len_utf8() };
-    Token { length, shown: Shown::Plain }
+    MessageToken { length, shown: TokenForm::Plain }
 }
 
-/// What has a shape of its own, longer than a word.
-fn variable(rest: &str) -> Option<Token> {
+fn variable(rest: &str) -> Option<MessageToken> {
     let found = |length: Option<usize>, placeholder| {
         let length = length.filter(|&length| ends_word(rest, length))?;
-        Some(Token { length, shown: Shown::As(placeholder) })
+        Some(MessageToken { length, shown: TokenForm::As(placeholder) })
     };
     found(uuid_length(rest), ID)
         .or_else(|| found(ipv6_length(rest), ADDRESS))
@@ -216,23 +201,23 @@ fn variable(rest: &str) -> Option<Token> {
 }
 
 /// A word of letters and digits, or the first part of one that mixes them.
-fn word(rest: &str) -> Token {
+fn word(rest: &str) -> MessageToken {
     let word = &rest[..prefix_length(rest, |c| c.is_ascii_alphanumeric())];
     let letters = prefix_length(word, |c| c.is_ascii_alphabetic());
     if letters == word.len() {
-        return Token { length: letters, shown: Shown::Plain };
+        return MessageToken { length: letters, shown: TokenForm::Plain };
     }
     if is_random(word) {
         let placeholder = if word.len() < ID_BYTES_MIN { NUMBER } else { ID };
-        return Token { length: word.len(), shown: Shown::As(placeholder) };
+        return MessageToken { length: word.len(), shown: TokenForm::As(placeholder) };
     }
     if letters > 0 {
-        return Token { length: letters, shown: Shown::Plain };
+        return MessageToken { length: letters, shown: TokenForm::Plain };
     }
-    Token { length: number_length(rest), shown: Shown::As(NUMBER) }
+    MessageToken { length: number_length(rest), shown: TokenForm::As(NUMBER) }
 }
 
-/// Whether nobody would choose the word, which has a digit: `9f86d081`, `x2x9k`, `0x1f`, a long number.
+/// Whether a word with a digit looks machine-generated: `9f86d081`, `x2x9k`, `0x1f`, a long number.
 fn is_random(word: &str) -> bool {
     let bytes = word.as_bytes();
     let changes =
@@ -245,7 +230,7 @@ fn is_random(word: &str) -> bool {
     }
 }
 
-/// Digits with what parts them: `1`, `1.5`, `1,000,000`, `2.14.3`.
+/// `1`, `1.5`, `1,000,000`, `2.14.3`
 fn number_length(text: &str) -> usize {
     let mut length = digits_length(text);
     while text[length..].starts_with(['.', ',']) && digits_length(&text[length + 1..]) > 0 {
@@ -254,7 +239,7 @@ fn number_length(text: &str) -> usize {
     length
 }
 
-/// `jane.doe@example.com`; what follows the `@` has a letter, so `left-pad@1.3.0` is none.
+/// `jane.doe@example.com`; the part after the `@` has a letter, so `left-pad@1.3.0` is none.
 fn mail_length(text: &str) -> Option<usize> {
     let is_local = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '%' | '+' | '-');
     let is_domain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
@@ -279,7 +264,7 @@ fn ipv6_length(text: &str) -> Option<usize> {
     let run =
         prefix_length(head(text, IPV6_BYTES_MAX + 1), |c| c.is_ascii_hexdigit() || matches!(c, ':' | '.'));
     let is_address = |run: &str| has_digit(run) && run.parse::<Ipv6Addr>().is_ok();
-    // A sentence may go on with a colon or end with a full stop.
+    // A sentence may continue with a colon or end with a full stop.
     let shorter = text[..run].strip_suffix([':', '.']).map(str::len);
     [Some(run), shorter].into_iter().flatten().find(|&length| is_address(&text[..length]))
 }
@@ -374,7 +359,7 @@ fn weekday_length(text: &str) -> usize {
 
 /// `10s`, `3000ms`, `1.5s` or `1h30m`
 fn duration_length(text: &str) -> Option<usize> {
-    // A unit stands before the ones it starts with.
+    // A unit precedes its own prefixes.
     let units = ["ns", "us", "µs", "μs", "ms", "mins", "min", "secs", "sec", "hrs", "hr", "s", "m", "h", "d"];
     let mut length = 0;
     while text[length..].starts_with(|c: char| c.is_ascii_digit()) {
@@ -384,7 +369,7 @@ fn duration_length(text: &str) -> Option<usize> {
     (length > 0).then_some(length)
 }
 
-/// The length of a shape at the start of the text: `d` is a digit, `x` a hexadecimal one, the rest itself.
+/// `d` is a digit, `x` a hexadecimal one, the rest itself.
 fn shape_length(text: &str, shape: &str) -> Option<usize> {
     let start = text.as_bytes().get(..shape.len())?;
     let fits = start.iter().zip(shape.bytes()).all(|(byte, wanted)| match wanted {
@@ -407,7 +392,6 @@ fn has_digit(text: &str) -> bool {
     text.bytes().any(|b| b.is_ascii_digit())
 }
 
-/// At most that many bytes of the start.
 fn head(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
 }
@@ -488,10 +472,15 @@ mod tests {
     }
 
     fn fingerprint(service: &str, category: Category, code: &'static str, message: &str) -> Fingerprint {
-        Fingerprint::of(&ServiceName::new(service).expect("a name"), category, &Code::of(code), message)
+        Fingerprint::of(
+            &ServiceName::new(service).expect("a name"),
+            category,
+            &FailureCode::of(code),
+            message,
+        )
     }
 
-    /// These values are stored: a row that no longer fits means that old causes come back as new ones.
+    /// These values are stored: a changed row means that known causes appear as new ones.
     #[test]
     fn fingerprints_never_change() {
         use Category::{Invalid, Permanent, Transient};
@@ -541,7 +530,6 @@ mod tests {
         assert_eq!(normalise(&"7 ".repeat(5_000)), "<n> ".repeat(NORMALISED_BYTES_MAX / 4).trim_end());
     }
 
-    /// Scraps that rules start, end or break with.
     fn scrap() -> impl Strategy<Value = String> {
         #[rustfmt::skip]
         let scraps = vec![

@@ -1,42 +1,33 @@
 //! Templates for the names of dead-letter queues, such as `_{service}.deadletter[.{channel}]`.
 //!
 //! Invariant: a template that parses renders for every delivery that has the parts outside its brackets;
-//! square brackets drop out, whole, when a part inside them has no value.
+//! square brackets are dropped, whole, when a part inside them has no value.
 
 use std::fmt;
 
 use crate::ids::{ChannelName, ServiceName};
 
-/// The name that a service's dead letters go by unless the rule book says otherwise.
 pub const DEFAULT: &str = "_{service}.deadletter[.{channel}]";
 
-/// The name of a queue that no rule book knows.
+/// The name of a queue that no rule book has.
 #[must_use]
 pub fn default_name(service: &ServiceName, channel: Option<&ChannelName>) -> String {
     let parts = NameParts { service, channel, queue: None, stage: None, event: None };
     NameTemplate::default().render(&parts).expect("a service is all that it needs")
 }
 
-/// What may stand between braces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Placeholder {
-    /// The service that failed.
     Service,
-    /// Its channel.
     Channel,
-    /// The queue, topic or stream that the event came from.
     Queue,
-    /// The stage, such as `prod`.
     Stage,
-    /// The event's type.
     Event,
 }
 
 impl Placeholder {
-    /// All of them, in the order of the documentation.
     pub const ALL: [Self; 5] = [Self::Service, Self::Channel, Self::Queue, Self::Stage, Self::Event];
 
-    /// The word between the braces.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -55,18 +46,12 @@ impl fmt::Display for Placeholder {
     }
 }
 
-/// What is known about a delivery when its letter gets a name; an empty text is no value.
 #[derive(Clone, Copy, Debug)]
 pub struct NameParts<'a> {
-    /// The service that failed.
     pub service: &'a ServiceName,
-    /// Its channel, if it has channels.
     pub channel: Option<&'a ChannelName>,
-    /// The queue, topic or stream that the event came from.
     pub queue: Option<&'a str>,
-    /// The stage.
     pub stage: Option<&'a str>,
-    /// The event's type.
     pub event: Option<&'a str>,
 }
 
@@ -83,7 +68,6 @@ impl<'a> NameParts<'a> {
     }
 }
 
-/// A template, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameTemplate {
     text: String,
@@ -92,67 +76,46 @@ pub struct NameTemplate {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Section {
-    Always(Vec<Piece>),
-    /// What stood in square brackets.
-    IfKnown(Vec<Piece>),
+    Always(Vec<TemplatePiece>),
+    IfKnown(Vec<TemplatePiece>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Piece {
+enum TemplatePiece {
     Text(String),
     Value(Placeholder),
 }
 
-/// Why a text is no template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidTemplate {
-    /// It would name every letter nothing.
     #[error("a name template cannot be empty")]
     Empty,
-    /// No value goes by that name.
-    #[error("`{{{name}}}` is no placeholder: there are {known}", known = known())]
-    UnknownPlaceholder {
-        /// What stood between the braces.
-        name: String,
-    },
-    /// A brace or bracket without its partner.
-    #[error("`{mark}` at character {column} has no partner")]
+    #[error("`{{{name}}}` is not a placeholder: use {known}", known = known())]
+    UnknownPlaceholder { name: String },
+    #[error("unmatched `{mark}` at character {column}")]
     Unpaired {
-        /// The brace or bracket.
         mark: char,
-        /// Where it stands, counted from 1.
+        /// From 1.
         column: usize,
     },
-    /// Brackets in brackets.
-    #[error("`[` at character {column} stands inside other brackets: one level is all there is")]
-    Nested {
-        /// Where it stands, counted from 1.
-        column: usize,
-    },
-    /// Brackets that could never drop out.
-    #[error("`[{inside}]` holds no placeholder and would never drop out: leave out the brackets")]
-    NeverDrops {
-        /// What stands in the brackets.
-        inside: String,
-    },
+    #[error("`[` at character {column} is inside other brackets: brackets cannot be nested")]
+    Nested { column: usize },
+    #[error("`[{inside}]` has no placeholder: remove the brackets")]
+    NeverDrops { inside: String },
 }
 
 fn known() -> String {
     Placeholder::ALL.map(|placeholder| format!("`{placeholder}`")).join(", ")
 }
 
-/// A delivery lacks a value that the template needs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the name template `{template}` needs `{placeholder}`, which this delivery does not have")]
 pub struct MissingPart {
-    /// The template.
     pub template: String,
-    /// The value it needs.
     pub placeholder: Placeholder,
 }
 
 impl NameTemplate {
-    /// Reads a template such as `{queue}-dlq-{stage}`.
     pub fn parse(text: &str) -> Result<Self, InvalidTemplate> {
         if text.is_empty() {
             return Err(InvalidTemplate::Empty);
@@ -177,7 +140,6 @@ impl NameTemplate {
         Ok(Self { text: text.to_owned(), sections })
     }
 
-    /// The name for a delivery.
     pub fn render(&self, parts: &NameParts<'_>) -> Result<String, MissingPart> {
         let mut name = String::new();
         for section in &self.sections {
@@ -205,16 +167,15 @@ impl fmt::Display for NameTemplate {
     }
 }
 
-/// The pieces with their values, or the first one that has none.
-fn filled_in(pieces: &[Piece], parts: &NameParts<'_>) -> Result<String, Placeholder> {
+/// Fails with the first placeholder that has no value.
+fn filled_in(pieces: &[TemplatePiece], parts: &NameParts<'_>) -> Result<String, Placeholder> {
     let texts = pieces.iter().map(|piece| match piece {
-        Piece::Text(text) => Ok(text.as_str()),
-        Piece::Value(placeholder) => parts.value(*placeholder).ok_or(*placeholder),
+        TemplatePiece::Text(text) => Ok(text.as_str()),
+        TemplatePiece::Value(placeholder) => parts.value(*placeholder).ok_or(*placeholder),
     });
     texts.collect()
 }
 
-/// What stands between the bracket at `at` and its partner.
 fn bracketed<'a>(text: &str, at: usize, after: &'a str) -> Result<&'a str, InvalidTemplate> {
     let inside = &after[..after.find(']').ok_or_else(|| unpaired(text, at))?];
     if let Some(inner) = inside.find('[') {
@@ -226,8 +187,7 @@ fn bracketed<'a>(text: &str, at: usize, after: &'a str) -> Result<&'a str, Inval
     Ok(inside)
 }
 
-/// The pieces of a stretch without brackets that starts at `at`.
-fn pieces(text: &str, mut at: usize, stretch: &str) -> Result<Vec<Piece>, InvalidTemplate> {
+fn pieces(text: &str, mut at: usize, stretch: &str) -> Result<Vec<TemplatePiece>, InvalidTemplate> {
     let mut pieces = Vec::new();
     let mut rest = stretch;
     while !rest.is_empty() {
@@ -238,14 +198,14 @@ fn pieces(text: &str, mut at: usize, stretch: &str) -> Result<Vec<Piece>, Invali
             }
             let found = Placeholder::ALL.into_iter().find(|placeholder| placeholder.as_str() == name);
             let unknown = || InvalidTemplate::UnknownPlaceholder { name: name.to_owned() };
-            pieces.push(Piece::Value(found.ok_or_else(unknown)?));
+            pieces.push(TemplatePiece::Value(found.ok_or_else(unknown)?));
             name.len() + "{}".len()
         } else {
             let plain = &rest[..rest.find(['{', '}']).unwrap_or(rest.len())];
             if plain.is_empty() {
                 return Err(unpaired(text, at));
             }
-            pieces.push(Piece::Text(plain.to_owned()));
+            pieces.push(TemplatePiece::Text(plain.to_owned()));
             plain.len()
         };
         at += length;
@@ -309,18 +269,18 @@ mod tests {
         #[rustfmt::skip]
         let cases = [
             ("",                    "a name template cannot be empty"),
-            ("_{servce}.dead",      "`{servce}` is no placeholder: there are `{service}`, `{channel}`, `{queue}`, `{stage}`, `{event}`"),
-            ("{}",                  "`{}` is no placeholder: there are `{service}`, `{channel}`, `{queue}`, `{stage}`, `{event}`"),
-            ("{Service}",           "`{Service}` is no placeholder: there are `{service}`, `{channel}`, `{queue}`, `{stage}`, `{event}`"),
-            ("a{service",           "`{` at character 2 has no partner"),
-            ("é}",                  "`}` at character 2 has no partner"),
-            ("{{service}}",         "`{` at character 1 has no partner"),
-            ("a[.{channel}",        "`[` at character 2 has no partner"),
-            ("a.{channel}]",        "`]` at character 12 has no partner"),
-            ("a[.{channel]}",       "`{` at character 4 has no partner"),
-            ("{ser[vice}]",         "`{` at character 1 has no partner"),
-            ("[a[{channel}]]",      "`[` at character 3 stands inside other brackets: one level is all there is"),
-            ("x[.dead]",            "`[.dead]` holds no placeholder and would never drop out: leave out the brackets"),
+            ("_{servce}.dead",      "`{servce}` is not a placeholder: use `{service}`, `{channel}`, `{queue}`, `{stage}`, `{event}`"),
+            ("{}",                  "`{}` is not a placeholder: use `{service}`, `{channel}`, `{queue}`, `{stage}`, `{event}`"),
+            ("{Service}",           "`{Service}` is not a placeholder: use `{service}`, `{channel}`, `{queue}`, `{stage}`, `{event}`"),
+            ("a{service",           "unmatched `{` at character 2"),
+            ("é}",                  "unmatched `}` at character 2"),
+            ("{{service}}",         "unmatched `{` at character 1"),
+            ("a[.{channel}",        "unmatched `[` at character 2"),
+            ("a.{channel}]",        "unmatched `]` at character 12"),
+            ("a[.{channel]}",       "unmatched `{` at character 4"),
+            ("{ser[vice}]",         "unmatched `{` at character 1"),
+            ("[a[{channel}]]",      "`[` at character 3 is inside other brackets: brackets cannot be nested"),
+            ("x[.dead]",            "`[.dead]` has no placeholder: remove the brackets"),
         ];
         for (template, expected) in cases {
             let error = NameTemplate::parse(template).expect_err(template);

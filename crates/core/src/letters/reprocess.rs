@@ -1,4 +1,4 @@
-//! Which dead letters the rule book brings back by itself: when a dependency is well again, and at times.
+//! Which dead letters the rule book reprocesses automatically: when a dependency recovers, and by schedule.
 
 use std::fmt;
 
@@ -8,47 +8,40 @@ use crate::ids::{ChannelName, DependencyName};
 use crate::letters::envelope::Tier;
 use crate::policy::category::Category;
 
-/// Letters of one kind.
 #[derive(Clone, Copy, Debug)]
-pub struct Subject<'a> {
-    /// Whose.
+pub struct LetterSubject<'a> {
     pub queue: &'a QueueName,
-    /// Of which event type.
     pub event_type: &'a str,
-    /// What they died of.
     pub category: Category,
-    /// Among which letters they are kept.
     pub tier: Tier,
 }
 
-/// Why letters are brought back.
+/// Why letters are reprocessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion<'a> {
-    /// A dependency is well again.
-    WellAgain(&'a DependencyName),
-    /// It is time, by the cron that a rule names.
+    Recovered(&'a DependencyName),
+    /// The cron expression of a rule.
     Cron(&'a str),
 }
 
 impl fmt::Display for Occasion<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::WellAgain(dependency) => write!(f, "since {dependency} is well again"),
-            Self::Cron(cron) => write!(f, "since it is time by `{cron}`"),
+            Self::Recovered(dependency) => write!(f, "because {dependency} recovered"),
+            Self::Cron(cron) => write!(f, "by schedule `{cron}`"),
         }
     }
 }
 
-/// How often a letter of that kind may be brought back, if the book brings it back on that occasion; poison
-/// never is.
+/// How often a letter of that kind may be reprocessed, if the book does so on that occasion; poison never is.
 #[must_use]
-pub fn times_max(book: &RuleBook, occasion: Occasion<'_>, subject: &Subject<'_>) -> Option<u32> {
+pub fn times_max(book: &RuleBook, occasion: Occasion<'_>, subject: &LetterSubject<'_>) -> Option<u32> {
     let service = subject.queue.service.as_str();
     let channel = subject.queue.channel.as_ref().map(ChannelName::as_str);
     let rule = book.rule(service, channel, subject.event_type)?;
     let letter = book.letter_rule(service, channel, subject.event_type)?;
     let is_time = match occasion {
-        Occasion::WellAgain(dependency) => rule.dependency == *dependency,
+        Occasion::Recovered(dependency) => rule.dependency == *dependency,
         Occasion::Cron(cron) => letter.reprocess_cron.as_ref().is_some_and(|own| own.as_str() == cron),
     };
     let comes_back = is_time && subject.tier == Tier::Dead && letter.comes_back(subject.category);
@@ -85,9 +78,9 @@ mod tests {
         ];
         for (name, word, dependency, event_type, category, tier, expected) in cases {
             let dependency = DependencyName::new(dependency).expect("a name");
-            let subject = Subject { queue: &queue, event_type, category, tier };
-            let well_again = Occasion::WellAgain(&dependency);
-            assert_eq!(times_max(&letters(word), well_again, &subject), expected, "{name}");
+            let subject = LetterSubject { queue: &queue, event_type, category, tier };
+            let recovered = Occasion::Recovered(&dependency);
+            assert_eq!(times_max(&letters(word), recovered, &subject), expected, "{name}");
         }
         let filtered =
             "reprocess: filtered, reprocess_categories: [transient], reprocess_cron: \"0 3 * * *\"";
@@ -101,7 +94,7 @@ mod tests {
             ("by hand",                 "reprocess: manual, reprocess_cron: \"0 3 * * *\"",          "0 3 * * *", Category::Transient, Tier::Dead,   None),
         ];
         for (name, word, cron, category, tier, expected) in cases {
-            let subject = Subject { queue: &queue, event_type: "a", category, tier };
+            let subject = LetterSubject { queue: &queue, event_type: "a", category, tier };
             assert_eq!(times_max(&letters(word), Occasion::Cron(cron), &subject), expected, "{name}");
         }
     }

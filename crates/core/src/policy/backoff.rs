@@ -1,12 +1,12 @@
 //! How long to wait before a retry.
 //!
-//! `delay(n) = min(max, initial × factor^n)` for retry n = 0, 1, …, or the n-th of an explicit list,
-//! then jitter. Jitter is a hash of seed, delivery and attempt and never a draw from a generator.
+//! `delay(n) = min(max, initial × factor^n)` for retry n = 0, 1, …, or the n-th of an explicit list, then
+//! jitter. Jitter is a hash of seed, delivery and attempt, never drawn from a generator.
 //!
 //! Invariants, for every policy, every n and every draw:
 //! - a nominal delay is never above `max`, and an exponential one never below the one before it;
-//! - a delay lies within [`Backoff::range`], which is what `timeline` shows and `check` reckons with;
-//! - nothing overflows: sums and products stop at the longest span a timestamp can count, 584 years.
+//! - a delay lies within [`Backoff::range`], which `timeline` shows and `check` uses;
+//! - nothing overflows: sums and products saturate at the longest span a timestamp can count, 584 years.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,99 +14,58 @@ use std::time::Duration;
 use crate::limits;
 use crate::text::{InvalidQuantity, Share, parse_duration, parse_share, show_duration};
 
-/// A retry policy that was checked when it was made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Backoff {
-    schedule: Schedule,
+    schedule: DelaySchedule,
     jitter: Jitter,
     retries: u32,
     window: Option<Duration>,
 }
 
-/// A retry policy as it was written, not checked yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RawBackoff {
-    /// The delays before jitter.
     pub schedule: RawSchedule,
-    /// How a delay is spread.
     pub jitter: Jitter,
-    /// How many retries there are, so one less than the attempts.
     pub retries: u32,
     /// No retry starts later than this after the first failure.
     pub window: Option<Duration>,
 }
 
-/// The delays before jitter, as they were written.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RawSchedule {
-    /// None at all, which only fits a policy without retries.
+    /// Only valid for a policy without retries.
     Never,
     /// `initial`, then `factor` times as long each time, at most `max`.
-    Exponential {
-        /// Before the first retry.
-        initial: Duration,
-        /// How much longer each delay is than the one before.
-        factor: f64,
-        /// The longest.
-        max: Duration,
-    },
+    Exponential { initial: Duration, factor: f64, max: Duration },
     /// One by one; the last repeats.
     Listed(Vec<Duration>),
 }
 
-/// Why a retry policy makes no sense.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum InvalidBackoff {
-    /// Retries at once would hammer what has just failed.
-    #[error("the initial delay is 0s: retries would follow each other at once")]
+    #[error("the initial delay is 0s: set a delay greater than zero")]
     ZeroInitial,
-    /// The longest delay is shorter than the first.
-    #[error("the longest delay {} is shorter than the initial {}", show_duration(*.max), show_duration(*.initial))]
-    MaxBelowInitial {
-        /// The first delay.
-        initial: Duration,
-        /// The longest.
-        max: Duration,
-    },
-    /// Delays must not shrink.
-    #[error("the factor {given} is no number from 1 up: delays must not get shorter")]
-    FactorBelowOne {
-        /// What was written.
-        given: f64,
-    },
-    /// A list without an entry.
+    #[error("the maximum delay {} is shorter than the initial {}", show_duration(*.max), show_duration(*.initial))]
+    MaxBelowInitial { initial: Duration, max: Duration },
+    #[error("the factor {given} is not a number of at least 1: delays must not get shorter")]
+    FactorBelowOne { given: f64 },
     #[error("the list of delays is empty")]
     EmptyList,
-    /// Retries without delays between them.
-    #[error("{retries} retries need delays between them: give an initial delay or a list")]
-    NoSchedule {
-        /// How many retries were asked for.
-        retries: u32,
-    },
-    /// More retries than anybody waits for.
-    #[error("{given} retries are more than the {} there may be", limits::RETRIES_MAX)]
-    TooManyRetries {
-        /// How many were asked for.
-        given: u32,
-    },
-    /// No time to retry in.
+    #[error("{retries} retries need delays: set an initial delay or a list")]
+    NoSchedule { retries: u32 },
+    #[error("{given} retries exceed the limit of {}", limits::RETRIES_MAX)]
+    TooManyRetries { given: u32 },
     #[error("a window of 0s leaves no time for a retry: leave it out, or allow 0 retries")]
     ZeroWindow,
-    /// A spread by nothing.
-    #[error("jitter `{jitter}` spreads nothing: write `none` if that is meant")]
-    ZeroSpread {
-        /// The jitter as it was written.
-        jitter: Jitter,
-    },
-    /// Decorrelated jitter makes its own delays.
-    #[error("decorrelated jitter makes its own delays from `initial` and `max` and cannot follow a list")]
+    #[error("jitter `{jitter}` has no effect: write `none` to disable jitter")]
+    ZeroSpread { jitter: Jitter },
+    #[error("decorrelated jitter computes its delays from `initial` and `max` and cannot use a list")]
     DecorrelatedList,
 }
 
-/// How a delay is spread, so that many who failed together do not come back together.
+/// How a delay is spread, so that deliveries that failed together are not retried together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Jitter {
-    /// Not at all.
     None,
     /// Anything from 0 to the delay.
     Full,
@@ -122,29 +81,17 @@ pub enum Jitter {
     Decorrelated,
 }
 
-/// Why a text names no jitter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidJitter {
-    /// No jitter begins like that.
     #[error(
-        "`{text}` is no jitter: write none, full, equal, decorrelated, plus 500ms, spread 25% or spread 100ms"
+        "`{text}` is not a jitter: write none, full, equal, decorrelated, plus 500ms, spread 25% or spread 100ms"
     )]
-    Unknown {
-        /// What was written.
-        text: String,
-    },
-    /// The kind is known and its width is not.
+    Unknown { text: String },
     #[error("`{text}` has no valid width")]
-    Width {
-        /// What was written.
-        text: String,
-        /// What is wrong with it.
-        source: InvalidQuantity,
-    },
+    Width { text: String, source: InvalidQuantity },
 }
 
 impl InvalidJitter {
-    /// What to write instead, if that can be guessed.
     #[must_use]
     pub fn help(&self) -> String {
         let Self::Width { text, source } = self else { return String::new() };
@@ -161,7 +108,6 @@ impl InvalidJitter {
 }
 
 impl Jitter {
-    /// Reads a jitter as a rule book writes it, such as `equal` or `spread 25%`.
     pub fn parse(text: &str) -> Result<Self, InvalidJitter> {
         let width = |source| InvalidJitter::Width { text: text.to_owned(), source };
         let mut words = text.split_whitespace();
@@ -180,7 +126,6 @@ impl Jitter {
     }
 }
 
-/// The form that [`Jitter::parse`] reads.
 impl fmt::Display for Jitter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -220,159 +165,136 @@ impl TryFrom<RawBackoff> for Backoff {
         if schedule == RawSchedule::Never && retries > 0 {
             return Err(InvalidBackoff::NoSchedule { retries });
         }
-        Ok(Self { schedule: Schedule::try_from(schedule)?, jitter, retries, window })
+        Ok(Self { schedule: DelaySchedule::try_from(schedule)?, jitter, retries, window })
     }
 }
 
-/// The written form, for a policy that extends this one.
 impl From<&Backoff> for RawBackoff {
     fn from(backoff: &Backoff) -> Self {
         let Backoff { schedule, jitter, retries, window } = backoff;
         let schedule = match schedule {
-            Schedule::Never => RawSchedule::Never,
-            Schedule::Exponential(Exponential { initial, factor, max, capped_from: _, first: _ }) => {
+            DelaySchedule::Never => RawSchedule::Never,
+            DelaySchedule::Exponential(Exponential { initial, factor, max, capped_from: _, first: _ }) => {
                 RawSchedule::Exponential { initial: *initial, factor: *factor, max: *max }
             }
-            Schedule::Listed(delays) => RawSchedule::Listed(delays.to_vec()),
+            DelaySchedule::Listed(delays) => RawSchedule::Listed(delays.to_vec()),
         };
         Self { schedule, jitter: *jitter, retries: *retries, window: *window }
     }
 }
 
-/// A row of [`timeline`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
-    /// Which retry, from 1.
+pub struct RetryStep {
     pub retry: u32,
-    /// The delay before jitter.
     pub nominal: Duration,
-    /// The shortest it may be.
     pub min: Duration,
-    /// The longest it may be.
     pub max: Duration,
-    /// All nominal delays up to this one.
     pub cumulative: Duration,
 }
 
-/// The delays of a policy one by one, at most [`limits::TIMELINE_STEPS_MAX`] of them.
 #[must_use]
-pub fn timeline(backoff: &Backoff) -> Vec<Step> {
+pub fn timeline(backoff: &Backoff) -> Vec<RetryStep> {
     let mut cumulative = Duration::ZERO;
     let retries = backoff.retries.min(limits::TIMELINE_STEPS_MAX);
     let step = |n| {
         let (min, max) = backoff.range(n);
-        // Decorrelated delays grow at their own pace, which a large factor would leave behind.
+        // Decorrelated delays grow at their own pace; a large factor would exceed their range.
         let nominal = backoff.nominal(n).clamp(min, max);
         cumulative = cumulative.saturating_add(nominal);
-        Step { retry: n + 1, nominal, min, max, cumulative }
+        RetryStep { retry: n + 1, nominal, min, max, cumulative }
     };
     (0..retries).map(step).collect()
 }
 
 impl Backoff {
-    /// As many retries as it takes.
     pub const UNLIMITED: u32 = u32::MAX;
 
-    /// Whether there is no end to its retries.
     #[must_use]
     pub const fn is_unlimited(&self) -> bool {
         self.retries == Self::UNLIMITED
     }
 
-    /// The policy that never retries.
     #[must_use]
     pub const fn none() -> Self {
-        Self { schedule: Schedule::Never, jitter: Jitter::None, retries: 0, window: None }
+        Self { schedule: DelaySchedule::Never, jitter: Jitter::None, retries: 0, window: None }
     }
 
-    /// How many retries it allows.
     #[must_use]
     pub const fn retries(&self) -> u32 {
         self.retries
     }
 
-    /// No retry starts later than this after the first failure.
     #[must_use]
     pub const fn window(&self) -> Option<Duration> {
         self.window
     }
 
-    /// How delays are spread.
     #[must_use]
     pub const fn jitter(&self) -> Jitter {
         self.jitter
     }
 
-    /// The delay before the first retry, before jitter.
     #[must_use]
     pub fn initial(&self) -> Duration {
         self.nominal(0)
     }
 
-    /// The longest delay before jitter, of all those there could be.
     #[must_use]
     pub fn max(&self) -> Duration {
         match &self.schedule {
-            Schedule::Never => Duration::ZERO,
-            Schedule::Exponential(schedule) => schedule.max,
-            Schedule::Listed(delays) => delays.iter().copied().max().unwrap_or_default(),
+            DelaySchedule::Never => Duration::ZERO,
+            DelaySchedule::Exponential(schedule) => schedule.max,
+            DelaySchedule::Listed(delays) => delays.iter().copied().max().unwrap_or_default(),
         }
     }
 
-    /// By how much delays grow; none if they are listed one by one or there are none.
     #[must_use]
     pub const fn factor(&self) -> Option<f64> {
         match &self.schedule {
-            Schedule::Exponential(schedule) => Some(schedule.factor),
-            Schedule::Never | Schedule::Listed(_) => None,
+            DelaySchedule::Exponential(schedule) => Some(schedule.factor),
+            DelaySchedule::Never | DelaySchedule::Listed(_) => None,
         }
     }
 
-    /// The delays, if they are listed one by one.
     #[must_use]
     pub fn listed(&self) -> Option<&[Duration]> {
         match &self.schedule {
-            Schedule::Listed(delays) => Some(delays),
-            Schedule::Never | Schedule::Exponential(_) => None,
+            DelaySchedule::Listed(delays) => Some(delays),
+            DelaySchedule::Never | DelaySchedule::Exponential(_) => None,
         }
     }
 
-    /// The delay before retry n = 0, 1, …, before jitter.
     #[must_use]
     pub fn nominal(&self, n: u32) -> Duration {
         Duration::from_nanos(self.nominal_nanos(n))
     }
 
-    /// The shortest and the longest delay that jitter may make of it, whatever came before.
+    /// The shortest and the longest delay after jitter, whatever the previous delay.
     #[must_use]
     pub fn range(&self, n: u32) -> (Duration, Duration) {
         let (min, max) = self.bounds(n, None);
         (Duration::from_nanos(min), Duration::from_nanos(max))
     }
 
-    /// The delay before retry n = 0, 1, …; `previous` is the one before it, which only decorrelated
-    /// jitter looks at.
+    /// The delay before retry n = 0, 1, …; only decorrelated jitter uses `previous`.
     #[must_use]
     pub fn delay(&self, n: u32, draw: u64, previous: Option<Duration>) -> Duration {
         Duration::from_nanos(self.delay_nanos(n, draw, previous.map(nanos)))
     }
 
-    /// The same in nanoseconds, for who rules on a great many of them.
     #[inline]
     pub(crate) fn delay_nanos(&self, n: u32, draw: u64, previous: Option<u64>) -> u64 {
         let (min, max) = self.bounds(n, previous);
-        // The high half of the product is even over `min..=max`, without division and without floats.
+        // The high half of the product is uniform over `min..=max`, without division and without floats.
         let product = u128::from(draw) * (u128::from(max - min) + 1);
         min + (product >> 64) as u64
     }
 
-    /// All delays together, each as short as jitter can make it.
     #[must_use]
     pub fn wait_min_total(&self) -> Duration {
         self.total(|n| self.range(n).0)
     }
 
-    /// All delays together, each as long as jitter can make it.
     #[must_use]
     pub fn wait_max_total(&self) -> Duration {
         self.total(|n| self.range(n).1)
@@ -388,23 +310,23 @@ impl Backoff {
     #[inline]
     fn nominal_nanos(&self, n: u32) -> u64 {
         match &self.schedule {
-            Schedule::Never => 0,
-            Schedule::Exponential(schedule) => schedule.nominal_nanos(n),
-            Schedule::Listed(delays) => nanos(*delays.get(n as usize).unwrap_or(&delays[delays.len() - 1])),
+            DelaySchedule::Never => 0,
+            DelaySchedule::Exponential(schedule) => schedule.nominal_nanos(n),
+            DelaySchedule::Listed(delays) => {
+                nanos(*delays.get(n as usize).unwrap_or(&delays[delays.len() - 1]))
+            }
         }
     }
 
-    /// From this retry on the range is always the same.
     fn steady_from(&self) -> u32 {
         match &self.schedule {
-            Schedule::Never => 0,
-            Schedule::Exponential(_) if self.jitter == Jitter::Decorrelated => TRIPLINGS_MAX,
-            Schedule::Exponential(schedule) => schedule.capped_from,
-            Schedule::Listed(delays) => u32::try_from(delays.len()).unwrap_or(u32::MAX),
+            DelaySchedule::Never => 0,
+            DelaySchedule::Exponential(_) if self.jitter == Jitter::Decorrelated => TRIPLINGS_MAX,
+            DelaySchedule::Exponential(schedule) => schedule.capped_from,
+            DelaySchedule::Listed(delays) => u32::try_from(delays.len()).unwrap_or(u32::MAX),
         }
     }
 
-    /// In nanoseconds, the first never above the second.
     #[inline]
     fn bounds(&self, n: u32, previous: Option<u64>) -> (u64, u64) {
         let delay = self.nominal_nanos(n);
@@ -425,7 +347,7 @@ impl Backoff {
         }
     }
 
-    /// The delay before may have come from another policy, so it cannot widen what n allows.
+    /// The previous delay may be another policy's, so it cannot widen what n allows.
     fn decorrelated_bounds(&self, n: u32, previous: Option<u64>) -> (u64, u64) {
         let initial = nanos(self.initial());
         let tripled = 3_u64.saturating_pow(n.saturating_add(1));
@@ -435,14 +357,13 @@ impl Backoff {
     }
 }
 
-/// After so many triplings a nanosecond has become more than a `u64` of them.
+/// 3^41 nanoseconds exceed a `u64`.
 const TRIPLINGS_MAX: u32 = 41;
 
 #[derive(Clone, Debug, PartialEq)]
-enum Schedule {
+enum DelaySchedule {
     Never,
     Exponential(Exponential),
-    /// At least one.
     Listed(Box<[Duration]>),
 }
 
@@ -451,16 +372,13 @@ struct Exponential {
     initial: Duration,
     factor: f64,
     max: Duration,
-    /// The first retry whose delay is as long as any will be.
     capped_from: u32,
-    /// The delays of the first retries in nanoseconds, which are nearly all there ever are.
     first: Box<[u64]>,
 }
 
-/// How many delays are worked out ahead.
 const FIRST_DELAYS: u32 = 32;
 
-impl TryFrom<RawSchedule> for Schedule {
+impl TryFrom<RawSchedule> for DelaySchedule {
     type Error = InvalidBackoff;
 
     fn try_from(raw: RawSchedule) -> Result<Self, InvalidBackoff> {
@@ -487,7 +405,7 @@ impl TryFrom<RawSchedule> for Schedule {
 impl Exponential {
     fn new(initial: Duration, factor: f64, max: Duration) -> Self {
         let last = grown(initial, factor, limits::RETRIES_MAX, max);
-        // Delays never shrink, so the first of the longest ones can be found by halving.
+        // Delays never shrink, so bisection finds the first of the longest ones.
         let (mut below, mut at_most) = (0, limits::RETRIES_MAX);
         while below < at_most {
             let middle = u32::midpoint(below, at_most);
@@ -512,19 +430,19 @@ impl Exponential {
     }
 }
 
-/// `first × factor^n`, at most `max`, never shrinking with n; a factor that is no growth is 1.
+/// `first × factor^n`, at most `max`, never shrinking with n; a factor below 1 counts as 1.
 pub(crate) fn grown(first: Duration, factor: f64, n: u32, max: Duration) -> Duration {
     let (first, max) = (nanos(first), nanos(max));
     let grown = rounded(first as f64 * power(factor, n));
-    // A float holds 53 bits: what it rounded down must not fall below where it began.
+    // A float holds 53 bits: rounding down must not fall below the first delay.
     Duration::from_nanos(grown.max(first).min(max))
 }
 
 /// A product of plain multiplications, so it is the same on every machine, which `powf` is not.
 ///
-/// From the highest bit of n down: p(2m) = p(m)², p(2m+1) = p(m)² × factor. With the relative error
-/// of p(m) below m × 2^-52, p never shrinks as n grows if the factor is further from 1 than that
-/// error, and a factor as near to 1 as [`GROWTH_MIN`] grows by less than a thousandth in all.
+/// From the highest bit of n down: p(2m) = p(m)², p(2m+1) = p(m)² × factor. With the relative error of p(m)
+/// below m × 2^-52, p never shrinks as n grows if the factor is further from 1 than that error; a factor as
+/// near to 1 as [`GROWTH_MIN`] grows by less than a thousandth in all.
 fn power(factor: f64, n: u32) -> f64 {
     if factor.is_nan() || factor < GROWTH_MIN {
         return 1.0;
@@ -542,7 +460,6 @@ fn power(factor: f64, n: u32) -> f64 {
 
 const GROWTH_MIN: f64 = 1.0 + 1e-9;
 
-/// A span longer than a timestamp can count is as long as one can.
 #[must_use]
 pub fn nanos(span: Duration) -> u64 {
     span.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(span.subsec_nanos()))

@@ -1,34 +1,32 @@
-//! The circuit breaker of one dependency: closed, calls flow; open, they wait; half-open, a few try.
+//! The circuit breaker of one dependency: closed, calls flow; open, they wait; half-open, a few probe.
 //!
 //! ```text
-//!            the trip is reached                    `open` has passed, someone asks
+//!           the trip is reached                    `open` has passed, a call is asked for
 //!   closed ───────────────────────▶ open ◀───────────────────────────▶ half-open
-//!      ▲                             any failure of a probe                │
-//!      └───────────────────────────────────────────────────────────────────┘
-//!                        `close_after` successes of probes in a row
+//!     ▲                             any failure of a probe                │
+//!     └───────────────────────────────────────────────────────────────────┘
+//!                       `close_after` successes of probes in a row
 //! ```
 //!
 //! No call is made without a [`Permit`]: [`Breaker::admit`] makes one, and [`Breaker::settle`] or
 //! [`Breaker::cancel`] takes it back.
 //!
-//! Why generations: a call may take longer than the breaker stays in one state. What it saw is then
-//! about another time: the timeout of a call made before the outage must not fail the probe that
-//! shows its end. Every change of state begins a new generation, and a permit of an earlier one
-//! changes nothing.
+//! Why generations: a call may take longer than the breaker stays in one state. Its result is then about
+//! another time: the timeout of a call made before the outage must not fail the probe that shows its end.
+//! Every change of state begins a new generation, and a permit of an earlier one changes nothing.
 //!
-//! Why leases: a probe may never come back, and a breaker that waits for it would stay half-open for
-//! ever. A probe has a place until its lease ends; then its place may be given to another, and is as
-//! soon as somebody asks who finds no other. That it has not come back says neither that the
-//! dependency lives nor that it does not: a caller who waits for an answer has a timeout of its own,
-//! and reports that. So a lease is a little longer than the call, and a probe that comes back after
-//! all is heard: for good and bad while it has its place; once another has it only for bad, since a
-//! failure is a failure, but two successes in one place would close the breaker too early.
+//! Why leases: a probe may never return, and a breaker that waits for it would stay half-open forever. A
+//! probe has its place until its lease ends; then its place may be given to another, and is as soon as a
+//! caller asks and finds no free one. A missing probe says nothing about the dependency: a caller that waits
+//! for an answer has a timeout of its own, and reports that. So a lease is a little longer than the call, and
+//! a late probe still counts: fully while it has its place; once another has it only as a failure, since two
+//! successes in one place would close the breaker too early.
 //!
 //! Invariants:
-//! - before `until`, an open breaker admits nobody
+//! - before `until`, an open breaker admits no call
 //! - in half-open, at most `probes` permits are out whose leases have not ended
-//! - a failure of a probe reopens the breaker that is still half-open since, however late it comes
-//! - after `until` and every lease have passed, somebody is admitted
+//! - a failed probe reopens the breaker if it is still half-open in the same generation, however late
+//! - after `until` and every lease have passed, a call is admitted
 //! - while closed, `admit` and the `settle` of a success allocate nothing
 
 mod record;
@@ -41,18 +39,17 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::record::{Adopted, Record};
-pub use self::settings::{BreakerSettings, Count, InvalidBreaker, RawBreaker, Trip};
-use self::tally::{Judgement, Tally};
+pub use self::record::{Adoption, BreakerRecord};
+pub use self::settings::{BreakerSettings, CountingUnit, InvalidBreaker, RawBreaker, Trip};
+use self::tally::{FailureTally, TripJudgement};
 use crate::limits;
 use crate::time::Timestamp;
 
-/// Guards one dependency, for all that call it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Breaker {
     mode: Mode,
     generation: Generation,
-    /// Counts on for the breaker's whole life, so that no two probes share a lease.
+    /// Never reset, so that no two probes share a lease.
     last_lease: LeaseNumber,
     last_failure_at: Option<Timestamp>,
     last_success_at: Option<Timestamp>,
@@ -60,40 +57,36 @@ pub struct Breaker {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Mode {
-    Closed(Tally),
-    Open { outage: Outage, until: Timestamp },
-    HalfOpen { outage: Outage, since: Timestamp, leases: Vec<Lease>, successes: u32 },
+    Closed(FailureTally),
+    Open { outage: BreakerOutage, until: Timestamp },
+    HalfOpen { outage: BreakerOutage, since: Timestamp, leases: Vec<Lease>, successes: u32 },
 }
 
 impl Default for Mode {
     fn default() -> Self {
-        Self::Closed(Tally::default())
+        Self::Closed(FailureTally::default())
     }
 }
 
-/// The time since the breaker was last closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Outage {
-    /// When it opened first.
+struct BreakerOutage {
     began_at: Timestamp,
-    /// When it opened last.
     opened_at: Timestamp,
     /// The failures that opened it, and those of probes since.
     failures: u32,
 }
 
-/// The place of a probe that has not come back; in the order in which they were given.
+/// The place of a probe that has not returned; in the order in which they were given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Lease {
     number: LeaseNumber,
     ends_at: Timestamp,
 }
 
-/// Tells one probe of a breaker from all others it ever had.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct LeaseNumber(u64);
 
-/// How many times a breaker, or one that it took its state from, has changed its state.
+/// How many times a breaker, or one whose state it adopted, has changed its state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Generation(pub u64);
@@ -104,22 +97,18 @@ impl Generation {
     }
 }
 
-/// One of the three states, without what belongs to it.
+/// A state without its figures.
 ///
-/// The order is that of caution: of two states that are equally new, the later one is believed.
+/// Ordered by caution: of two states of the same generation, the later one wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Phase {
-    /// Calls flow.
+pub enum BreakerPhase {
     Closed,
-    /// A few calls may try.
     HalfOpen,
-    /// Calls wait.
     Open,
 }
 
-impl Phase {
-    /// The word for it.
+impl BreakerPhase {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -130,40 +119,31 @@ impl Phase {
     }
 }
 
-/// The state as it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// Calls flow.
+pub enum BreakerState {
     Closed {
-        /// The failures that count towards the next trip.
         failures: u32,
     },
-    /// Calls wait.
     Open {
-        /// The first probe may go then.
         until: Timestamp,
     },
-    /// A few calls may try.
     HalfOpen {
         /// Probes whose leases have not ended.
         probes_out: u32,
-        /// Probes that found the dependency well.
         successes: u32,
     },
 }
 
-impl State {
-    /// The state without its figures.
+impl BreakerState {
     #[must_use]
-    pub const fn phase(&self) -> Phase {
+    pub const fn phase(&self) -> BreakerPhase {
         match self {
-            Self::Closed { .. } => Phase::Closed,
-            Self::Open { .. } => Phase::Open,
-            Self::HalfOpen { .. } => Phase::HalfOpen,
+            Self::Closed { .. } => BreakerPhase::Closed,
+            Self::Open { .. } => BreakerPhase::Open,
+            Self::HalfOpen { .. } => BreakerPhase::HalfOpen,
         }
     }
 
-    /// Until when calls wait, if they do.
     #[must_use]
     pub const fn open_until(&self) -> Option<Timestamp> {
         match self {
@@ -173,13 +153,11 @@ impl State {
     }
 }
 
-/// Whether a call may be made.
 #[derive(Debug)]
 pub enum Admission {
-    /// Yes, with this permit.
     Allowed(Permit),
-    /// Not before then. Where probes are out it may be sooner: ask again after each [`Transition`]
-    /// and whenever a probe is settled or cancelled.
+    /// Not before then. Where probes are out it may be sooner: ask again after each [`Transition`] and
+    /// whenever a probe is settled or cancelled.
     WaitUntil(Timestamp),
 }
 
@@ -194,13 +172,12 @@ pub struct Permit {
 #[derive(Debug)]
 enum PermitKind {
     Call,
-    /// The one that found the breaker open, and made it half-open.
+    /// The probe that made the breaker half-open.
     FirstProbe(LeaseNumber),
     Probe(LeaseNumber),
 }
 
 impl Permit {
-    /// Whether the call is a probe of a half-open breaker.
     #[must_use]
     pub const fn is_probe(&self) -> bool {
         match self.kind {
@@ -210,60 +187,47 @@ impl Permit {
     }
 }
 
-/// What a success does to a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnSuccess {
-    /// Nothing, but that it was the last one.
+    /// Nothing, except that it is the latest one.
     Nothing,
     /// It is counted, and alike until then: several may be counted together.
     Counts {
-        /// Until when.
         alike_until: Timestamp,
     },
-    /// It may change more than that.
     Changes,
 }
 
-/// What a call says about the dependency.
+/// What a call says about the health of the dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Observation {
-    /// It is well.
     Success,
-    /// It failed.
     Failure(CallEnd),
-    /// It answered, if only to refuse this one message (`permanent`, `invalid`): a probe has found
-    /// it well, and a closed breaker learns nothing.
+    /// It answered, if only to refuse this one message (`permanent`, `invalid`): a probe has found it
+    /// healthy, and a closed breaker learns nothing.
     Answered,
     /// Nothing: the fault was ours or the caller's (`fatal`, `internal`, a cancellation).
     Silent,
 }
 
-/// Whether a failed attempt was its call's last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallEnd {
-    /// It was.
     Final,
-    /// Another attempt follows; under [`Count::Call`] only the last one counts.
+    /// Another attempt follows; under [`CountingUnit::Call`] only the last one counts.
     WillRetry,
 }
 
-/// A change of state: a fact to be logged, counted, alerted on and published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transition {
-    /// What it was.
-    pub from: Phase,
-    /// What it is.
-    pub to: Phase,
-    /// When it changed.
+    pub from: BreakerPhase,
+    pub to: BreakerPhase,
     pub at: Timestamp,
-    /// The generation that began.
     pub generation: Generation,
-    /// The failures counted since it was last closed: those that opened it, and those of probes.
+    /// Failures since it was last closed: those that opened it, and those of probes.
     pub failures: u32,
 }
 
 impl Breaker {
-    /// A closed breaker without a past.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -272,9 +236,9 @@ impl Breaker {
     /// Asks for a permit to make one call that takes at most `limit`.
     ///
     /// A probe may lose its place if it is not settled within its lease: the call's limit, or
-    /// [`limits::PROBE_LEASE_MIN`] if that is longer, and [`limits::PROBE_LEASE_MARGIN`] on top.
+    /// [`limits::PROBE_LEASE_MIN`] if that is longer, plus [`limits::PROBE_LEASE_MARGIN`].
     ///
-    /// The first probe is a change of state: [`Self::transition_by`] tells of it.
+    /// The first probe is a change of state: see [`Self::transition_by`].
     #[inline]
     pub fn admit(&mut self, settings: &BreakerSettings, limit: Duration, now: Timestamp) -> Admission {
         match self.mode {
@@ -291,24 +255,24 @@ impl Breaker {
         }
     }
 
-    /// The change from open to half-open, if this permit was the first probe; to be asked right
-    /// after [`Self::admit`]. A permit does not carry it, since most are not probes and all are moved.
+    /// The change from open to half-open, if this permit is the first probe; ask right after [`Self::admit`].
+    /// A permit does not carry it, since most are not probes and all are moved.
     #[must_use]
     pub fn transition_by(&self, permit: &Permit) -> Option<Transition> {
         if let (Mode::HalfOpen { outage, since, .. }, PermitKind::FirstProbe(_)) = (&self.mode, &permit.kind)
             && permit.generation == self.generation
         {
-            let (from, to, at) = (Phase::Open, Phase::HalfOpen, *since);
+            let (from, to, at) = (BreakerPhase::Open, BreakerPhase::HalfOpen, *since);
             Some(Transition { from, to, at, generation: self.generation, failures: outage.failures })
         } else {
             None
         }
     }
 
-    /// Takes a permit back, with what the call saw.
+    /// Takes a permit back, with the result of the call.
     ///
-    /// A permit of an earlier generation changes nothing, nor does the success of a probe whose place
-    /// another has by now.
+    /// A permit of an earlier generation changes nothing, nor does the success of a probe whose place another
+    /// has by now.
     #[inline]
     pub fn settle(
         &mut self,
@@ -333,7 +297,7 @@ impl Breaker {
             (Mode::HalfOpen { .. }, PermitKind::FirstProbe(lease) | PermitKind::Probe(lease)) => {
                 self.settle_probe(lease, seen, settings, now)
             }
-            // Another node's state was taken over, which may come with the generation that we had.
+            // The state of another node was adopted, possibly with the generation that we had.
             (Mode::Closed(_), PermitKind::FirstProbe(_) | PermitKind::Probe(_))
             | (Mode::HalfOpen { .. }, PermitKind::Call)
             | (Mode::Open { .. }, PermitKind::Call | PermitKind::FirstProbe(_) | PermitKind::Probe(_)) => {
@@ -342,7 +306,6 @@ impl Breaker {
         }
     }
 
-    /// Takes a permit back whose call was not made or not waited for: nothing was seen.
     #[expect(clippy::needless_pass_by_value, reason = "a permit that was given back cannot be used again")]
     pub fn cancel(&mut self, permit: Permit) {
         if let Mode::HalfOpen { leases, .. } = &mut self.mode
@@ -352,7 +315,7 @@ impl Breaker {
         }
     }
 
-    /// Until when it lets no call through; none if the next one that asks gets a permit.
+    /// Until when it admits no call; `None` if the next one gets a permit.
     #[must_use]
     pub fn refuses_until(&self, settings: &BreakerSettings, now: Timestamp) -> Option<Timestamp> {
         match &self.mode {
@@ -366,17 +329,16 @@ impl Breaker {
         }
     }
 
-    /// Whether calls flow.
     #[must_use]
     pub const fn is_closed(&self) -> bool {
         matches!(self.mode, Mode::Closed(_))
     }
 
-    /// What the success of a call does that was let through while it was closed.
+    /// What the success of a call does that was admitted while closed.
     ///
-    /// A shell that is in a hurry need not ask for a permit while the breaker is closed, nor settle a success
-    /// that does nothing: [`Self::admit`] changes nothing then, and gives all the same permit, which
-    /// [`Self::closed_permit`] gives later to whoever needs it after all.
+    /// A shell on the hot path need not ask for a permit while the breaker is closed, nor settle a success
+    /// that does nothing: [`Self::admit`] always gives the same permit then, which [`Self::closed_permit`]
+    /// gives later if needed.
     #[must_use]
     pub fn on_success(&self, trip: Trip) -> OnSuccess {
         match &self.mode {
@@ -385,14 +347,14 @@ impl Breaker {
         }
     }
 
-    /// The permit that it gives to everybody while it is closed; none if it is not.
+    /// The permit of every call while it is closed; `None` if it is not.
     #[must_use]
     pub fn closed_permit(&self) -> Option<Permit> {
         self.is_closed().then_some(Permit { generation: self.generation, kind: PermitKind::Call })
     }
 
-    /// Counts successes of calls that were let through while it was closed: together those that
-    /// [`OnSuccess::Counts`], the last of all at that time.
+    /// Counts successes of calls that were admitted while closed: `count` of those with
+    /// [`OnSuccess::Counts`], the last at `last_at`.
     pub fn count_successes(&mut self, count: u32, trip: Trip, last_at: Timestamp) {
         if let Mode::Closed(tally) = &mut self.mode {
             if count > 0 {
@@ -402,58 +364,57 @@ impl Breaker {
         }
     }
 
-    /// Opens it on an operator's word, for as long as a trip would; an open one stays open anew.
+    /// Opens it for an operator, for as long as a trip would; extends an open one.
     pub fn trip_by_hand(&mut self, settings: &BreakerSettings, now: Timestamp) -> Transition {
         self.open(self.failures(now), settings, now)
     }
 
-    /// Closes it on an operator's word and forgets the failures so far; calls in flight count no more.
+    /// Closes it for an operator and forgets the failures so far; calls in flight no longer count.
     pub fn reset_by_hand(&mut self, now: Timestamp) -> Transition {
         self.change_to(Mode::default(), self.failures(now), now)
     }
 
-    /// The state to show. An open breaker whose time is over is half-open, though nobody has asked yet.
+    /// An open breaker whose time is over is half-open, though no call has been asked for yet.
     #[must_use]
-    pub fn state(&self, now: Timestamp) -> State {
+    pub fn state(&self, now: Timestamp) -> BreakerState {
         match &self.mode {
-            Mode::Closed(tally) => State::Closed { failures: tally.failures(now) },
-            Mode::Open { until, .. } if now < *until => State::Open { until: *until },
-            Mode::Open { .. } => State::HalfOpen { probes_out: 0, successes: 0 },
+            Mode::Closed(tally) => BreakerState::Closed { failures: tally.failures(now) },
+            Mode::Open { until, .. } if now < *until => BreakerState::Open { until: *until },
+            Mode::Open { .. } => BreakerState::HalfOpen { probes_out: 0, successes: 0 },
             Mode::HalfOpen { leases, successes, .. } => {
                 let probes_out = leases.iter().filter(|out| now < out.ends_at).map(|_| 1).sum();
-                State::HalfOpen { probes_out, successes: *successes }
+                BreakerState::HalfOpen { probes_out, successes: *successes }
             }
         }
     }
 
-    /// How many times it has changed.
     #[must_use]
     pub const fn generation(&self) -> Generation {
         self.generation
     }
 
-    /// When the outage began, through all its probes: none while it is closed.
+    /// When the outage began, through all its probes; `None` while it is closed.
     #[must_use]
     pub fn not_closed_since(&self) -> Option<Timestamp> {
         self.outage().map(|outage| outage.began_at)
     }
 
-    fn phase(&self) -> Phase {
+    fn phase(&self) -> BreakerPhase {
         match self.mode {
-            Mode::Closed(_) => Phase::Closed,
-            Mode::Open { .. } => Phase::Open,
-            Mode::HalfOpen { .. } => Phase::HalfOpen,
+            Mode::Closed(_) => BreakerPhase::Closed,
+            Mode::Open { .. } => BreakerPhase::Open,
+            Mode::HalfOpen { .. } => BreakerPhase::HalfOpen,
         }
     }
 
-    fn outage(&self) -> Option<Outage> {
+    fn outage(&self) -> Option<BreakerOutage> {
         match self.mode {
             Mode::Closed(_) => None,
             Mode::Open { outage, .. } | Mode::HalfOpen { outage, .. } => Some(outage),
         }
     }
 
-    /// The failures that count towards the next trip; while it is not closed, those of the outage.
+    /// Towards the next trip; while it is not closed, those of the outage.
     #[must_use]
     pub fn failures(&self, now: Timestamp) -> u32 {
         match &self.mode {
@@ -473,7 +434,7 @@ impl Breaker {
         let Mode::HalfOpen { leases, .. } = &mut self.mode else {
             unreachable!("only a half-open breaker is probed");
         };
-        // A lease that has ended is kept for as long as its place is not needed: its probe may come back.
+        // An ended lease is kept until its place is needed: its probe may still return.
         while leases.len() >= settings.probes().get() as usize {
             let Some(lost) = leases.iter().position(|out| now >= out.ends_at) else {
                 let first_end = leases.iter().map(|out| out.ends_at).min();
@@ -496,7 +457,7 @@ impl Breaker {
         settings: &BreakerSettings,
         now: Timestamp,
     ) -> Option<Transition> {
-        if (settings.count(), end) == (Count::Call, CallEnd::WillRetry) {
+        if (settings.count(), end) == (CountingUnit::Call, CallEnd::WillRetry) {
             return None;
         }
         let Mode::Closed(tally) = &mut self.mode else {
@@ -504,8 +465,8 @@ impl Breaker {
         };
         self.last_failure_at = Some(now);
         match tally.failure(settings, now) {
-            Judgement::Holds => None,
-            Judgement::Trips { failures } => Some(self.open(failures, settings, now)),
+            TripJudgement::Holds => None,
+            TripJudgement::Trips { failures } => Some(self.open(failures, settings, now)),
         }
     }
 
@@ -523,7 +484,7 @@ impl Breaker {
         let place = leases.iter().position(|out| out.number == lease);
         let place = place.map(|index| leases.remove(index));
         match seen {
-            // Whether the call goes on or not: one failure is enough to know that it is too early.
+            // Whether the call continues or not: one failure shows that it is too early.
             Observation::Failure(CallEnd::Final | CallEnd::WillRetry) => {
                 self.last_failure_at = Some(now);
                 let failures = outage.failures.saturating_add(1);
@@ -543,7 +504,7 @@ impl Breaker {
 
     fn open(&mut self, failures: u32, settings: &BreakerSettings, now: Timestamp) -> Transition {
         let began_at = self.not_closed_since().unwrap_or(now);
-        let outage = Outage { began_at, opened_at: now, failures };
+        let outage = BreakerOutage { began_at, opened_at: now, failures };
         self.change_to(Mode::Open { outage, until: now + settings.open() }, failures, now)
     }
 

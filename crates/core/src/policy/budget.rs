@@ -1,14 +1,15 @@
-//! How many of the calls to a dependency may be retries, so that many callers cannot make an outage worse.
+//! The retry budget of a dependency: limits how many calls may be retries, so that retries cannot make an
+//! outage worse.
 //!
-//! A policy bounds the retries of one call. When everything fails, all calls are retried at once: three retries
-//! each are four times the load on a dependency that could not bear it once. A budget bounds the retries of all
-//! calls together: to a share of the calls of the last ten seconds, and to so many a second where there are few.
+//! A policy bounds the retries of one call. When everything fails, all calls are retried at once: three
+//! retries each are four times the load. A budget bounds the retries of all calls together: to a share of the
+//! calls of the last ten seconds, and to so many a second where there are few.
 //!
 //! Invariants:
 //! - within any ten seconds, no more retries are granted than the share of the calls counted within them and
 //!   what `at_least` gives for them;
-//! - a refusal says when to ask again, and who keeps asking is let through some time, for `at_least` is not 0;
-//! - memory is one window of fixed size, however many call.
+//! - a caller that keeps asking is admitted, for `at_least` is not 0;
+//! - memory is one window of fixed size, whatever the number of calls.
 
 use std::time::Duration;
 
@@ -17,17 +18,15 @@ use crate::policy::window::CallWindow;
 use crate::text::{Rate, Share};
 use crate::time::Timestamp;
 
-/// How many retries there may be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BudgetSettings {
-    /// For each call, so many retries.
     pub share: Share,
-    /// So many in any case, however few the calls are.
+    /// Retries allowed in any case, however few the calls.
     pub at_least: Rate,
 }
 
 impl BudgetSettings {
-    /// What holds for the calls of a program where the book says nothing: a fifth of the calls, or ten a second.
+    /// The default for the calls of a program: a fifth of the calls, or ten a second.
     #[must_use]
     pub fn of_guards() -> Self {
         Self {
@@ -36,52 +35,47 @@ impl BudgetSettings {
         }
     }
 
-    /// The floor where the book states a share alone: one a second.
+    /// The floor where the book states only a share: one a second.
     #[must_use]
     pub fn with_share(share: Share) -> Self {
         Self { share, at_least: Rate::per_second(1.0).expect("more than 0") }
     }
 }
 
-/// The calls and the retries of the last ten seconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Budget {
-    /// A retry is counted as a call that failed.
+    /// A retry is counted as a failed call.
     recent: Option<CallWindow>,
 }
 
 impl Budget {
-    /// Nothing was called yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Counts first attempts.
     pub fn count_calls(&mut self, calls: u32, now: Timestamp) {
         if calls > 0 {
             self.window(now).count_calls(calls, now);
         }
     }
 
-    /// Until when calls are counted alike, whenever exactly they were made; none if none was counted yet.
+    /// Until when calls are counted alike, whenever exactly they were made; `None` if none was counted yet.
     #[must_use]
     pub fn counts_alike_until(&self) -> Option<Timestamp> {
         self.recent.as_ref().map(CallWindow::counts_alike_until)
     }
 
-    /// Counts a retry.
     pub fn count_retry(&mut self, now: Timestamp) {
         self.window(now).count_failure(now);
     }
 
-    /// When to ask again, if no retry may be made now.
     #[must_use]
     pub fn refuses_until(&self, settings: &BudgetSettings, now: Timestamp) -> Option<Timestamp> {
         let calls = self.recent.as_ref()?.calls(now);
         let first = f64::from(calls.made.saturating_sub(calls.failed));
         let floor = settings.at_least.as_per_second() * limits::RETRY_BUDGET_OVER.as_secs_f64();
-        // One retry within the time is what the smallest floor comes to.
+        // Even the smallest floor allows one retry within the time.
         let allowed = (settings.share.get() * first + floor).max(1.0);
         // A share such as 7 % is no exact f64.
         let fits = f64::from(calls.failed) + 1.0 <= allowed + 1e-6;
@@ -93,7 +87,7 @@ impl Budget {
     }
 }
 
-/// A part of the window: by then something has been forgotten.
+/// A part of the window: by then something has expired.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(625);
 const _: () = assert!(ASK_AGAIN_AFTER.as_millis() * 16 == limits::RETRY_BUDGET_OVER.as_millis());
 
@@ -110,7 +104,6 @@ mod tests {
         BudgetSettings { share, at_least: Rate::per_second(per_second).expect("a rate") }
     }
 
-    /// As many retries as are granted at that moment.
     fn granted(budget: &mut Budget, settings: &BudgetSettings, now: Timestamp) -> u32 {
         let mut count = 0;
         while budget.refuses_until(settings, now).is_none() && count < 1_000 {
@@ -169,7 +162,7 @@ mod tests {
                 let within = |times: &[Timestamp], span: Duration| {
                     times.iter().filter(|at| now.since(**at) < span).count() as f64
                 };
-                // A window is made of sixteen parts, so that fifteen of them are surely counted.
+                // The window has sixteen parts, so fifteen of them are always counted.
                 let surely = limits::RETRY_BUDGET_OVER / 16 * 15;
                 let floor = per_second * limits::RETRY_BUDGET_OVER.as_secs_f64();
                 let most = f64::from(percent) / 100.0 * within(&calls, limits::RETRY_BUDGET_OVER * 2) + floor;

@@ -1,7 +1,7 @@
 //! What every rule book may name without defining it: retry policies, breakers, kinds and timeouts.
 //!
-//! Invariant: these are tables. An entry never changes once released, since books rely on it by name;
-//! what a book states itself always wins.
+//! Invariant: these are tables. An entry never changes once released, since books rely on it by name; what a
+//! book states itself always wins.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -9,22 +9,17 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use crate::policy::backoff::{Backoff, Jitter, RawBackoff, RawSchedule};
-use crate::policy::breaker::{Count, RawBreaker, Trip};
+use crate::policy::breaker::{CountingUnit, RawBreaker, Trip};
 use crate::policy::category::Category;
 use crate::text::Share;
 
-/// A retry policy that is always there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CatalogPolicy {
-    /// Its name.
     pub name: &'static str,
-    /// What it does.
     pub backoff: Backoff,
-    /// Whether running out of retries is alerted at once.
     pub alert_on_exhaustion: bool,
 }
 
-/// The catalog's retry policies, in the order of the documentation.
 #[must_use]
 pub fn policies() -> &'static [CatalogPolicy] {
     static POLICIES: LazyLock<Vec<CatalogPolicy>> =
@@ -32,7 +27,6 @@ pub fn policies() -> &'static [CatalogPolicy] {
     &POLICIES
 }
 
-/// The retry policy of that name.
 #[must_use]
 pub fn policy(name: &str) -> Option<&'static CatalogPolicy> {
     policies().iter().find(|policy| policy.name == name)
@@ -46,7 +40,7 @@ struct PolicyRow {
     delays: Delays,
     retries: u32,
     window: Option<Duration>,
-    jitter: Spread,
+    jitter: CatalogJitter,
 }
 
 enum Delays {
@@ -56,7 +50,7 @@ enum Delays {
 }
 
 /// A [`Jitter`] that a constant can hold: shares are in percent.
-enum Spread {
+enum CatalogJitter {
     None,
     Equal,
     Plus(Duration),
@@ -84,16 +78,16 @@ const UPSTREAM: &[Duration] = &[secs(5), secs(10), secs(20), secs(60)];
 
 #[rustfmt::skip]
 const POLICY_ROWS: [PolicyRow; 10] = [
-    PolicyRow { name: "aggressive", delays: doubling(ms(500), secs(5)),   retries: 3,  window: Some(secs(15)), jitter: Spread::Equal },
-    PolicyRow { name: "standard",   delays: doubling(secs(1), secs(30)),  retries: 5,  window: Some(mins(5)),  jitter: Spread::Equal },
-    PolicyRow { name: "patient",    delays: doubling(secs(2), secs(60)),  retries: 8,  window: Some(mins(15)), jitter: Spread::Equal },
-    PolicyRow { name: "critical",   delays: doubling(secs(1), secs(120)), retries: 12, window: Some(mins(30)), jitter: Spread::Equal },
-    PolicyRow { name: "none",       delays: Delays::Never,                retries: 0,  window: None,           jitter: Spread::None },
-    PolicyRow { name: "messaging",  delays: doubling(secs(1), secs(32)),  retries: 3,  window: None,           jitter: Spread::Plus(ms(500)) },
-    PolicyRow { name: "webhook",    delays: doubling(ms(100), secs(16)),  retries: 5,  window: None,           jitter: Spread::Percent(25) },
-    PolicyRow { name: "worker",     delays: doubling(secs(1), secs(4)),   retries: 3,  window: None,           jitter: Spread::By(ms(100)) },
-    PolicyRow { name: "upstream",   delays: Delays::Listed(UPSTREAM),     retries: 5,  window: None,           jitter: Spread::None },
-    PolicyRow { name: "relay",      delays: doubling(secs(1), secs(8)),   retries: 3,  window: None,           jitter: Spread::Percent(30) },
+    PolicyRow { name: "aggressive", delays: doubling(ms(500), secs(5)),   retries: 3,  window: Some(secs(15)), jitter: CatalogJitter::Equal },
+    PolicyRow { name: "standard",   delays: doubling(secs(1), secs(30)),  retries: 5,  window: Some(mins(5)),  jitter: CatalogJitter::Equal },
+    PolicyRow { name: "patient",    delays: doubling(secs(2), secs(60)),  retries: 8,  window: Some(mins(15)), jitter: CatalogJitter::Equal },
+    PolicyRow { name: "critical",   delays: doubling(secs(1), secs(120)), retries: 12, window: Some(mins(30)), jitter: CatalogJitter::Equal },
+    PolicyRow { name: "none",       delays: Delays::Never,                retries: 0,  window: None,           jitter: CatalogJitter::None },
+    PolicyRow { name: "messaging",  delays: doubling(secs(1), secs(32)),  retries: 3,  window: None,           jitter: CatalogJitter::Plus(ms(500)) },
+    PolicyRow { name: "webhook",    delays: doubling(ms(100), secs(16)),  retries: 5,  window: None,           jitter: CatalogJitter::Percent(25) },
+    PolicyRow { name: "worker",     delays: doubling(secs(1), secs(4)),   retries: 3,  window: None,           jitter: CatalogJitter::By(ms(100)) },
+    PolicyRow { name: "upstream",   delays: Delays::Listed(UPSTREAM),     retries: 5,  window: None,           jitter: CatalogJitter::None },
+    PolicyRow { name: "relay",      delays: doubling(secs(1), secs(8)),   retries: 3,  window: None,           jitter: CatalogJitter::Percent(30) },
 ];
 
 impl PolicyRow {
@@ -104,50 +98,37 @@ impl PolicyRow {
             Delays::Listed(delays) => RawSchedule::Listed(delays.to_vec()),
         };
         let jitter = match self.jitter {
-            Spread::None => Jitter::None,
-            Spread::Equal => Jitter::Equal,
-            Spread::Plus(by) => Jitter::Plus(by),
-            Spread::By(by) => Jitter::SpreadBy(by),
-            Spread::Percent(percent) => {
+            CatalogJitter::None => Jitter::None,
+            CatalogJitter::Equal => Jitter::Equal,
+            CatalogJitter::Plus(by) => Jitter::Plus(by),
+            CatalogJitter::By(by) => Jitter::SpreadBy(by),
+            CatalogJitter::Percent(percent) => {
                 Jitter::SpreadShare(Share::new(f64::from(percent) / 100.0).expect("the rows stay below 100"))
             }
         };
         let raw = RawBackoff { schedule, jitter, retries: self.retries, window: self.window };
         let backoff = Backoff::try_from(raw).expect("the rows are sound, as a test reads them all");
-        // Who runs out of patience with an overloaded upstream tells an administrator.
+        // An exhausted `upstream` policy needs an administrator.
         CatalogPolicy { name: self.name, backoff, alert_on_exhaustion: self.name == "upstream" }
     }
 }
 
-/// A breaker's settings as the catalog states them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CatalogBreaker {
-    /// Its name; of a kind's default, the kind's word.
+    /// For a kind's default, the kind's word.
     pub name: &'static str,
-    /// What opens it.
     pub trip: CatalogTrip,
-    /// For how long.
     pub open: Duration,
-    /// Calls at once while it is half-open.
     pub probes: u32,
-    /// Successes in a row that close it; none is as many as the probes.
+    /// Successes in a row that close it; `None` is as many as the probes.
     pub close_after: Option<u32>,
-    /// The failures are forgotten after that long without another.
     pub reset: Option<Duration>,
 }
 
-/// What opens a breaker of the catalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CatalogTrip {
-    /// That many failures in a row.
     Consecutive(u32),
-    /// That many failures within a sliding time.
-    Failures {
-        /// How many.
-        count: u32,
-        /// Within which time.
-        within: Duration,
-    },
+    Failures { count: u32, within: Duration },
 }
 
 const fn consecutive(name: &'static str, failures: u32, open: Duration, probes: u32) -> CatalogBreaker {
@@ -179,11 +160,10 @@ impl From<&CatalogBreaker> for RawBreaker {
             }
         };
         let CatalogBreaker { open, probes, close_after, reset, .. } = *entry;
-        Self { trip, open, probes, close_after, reset, count: Count::Attempt }
+        Self { trip, open, probes, close_after, reset, count: CountingUnit::Attempt }
     }
 }
 
-/// The breakers that a book may name without defining them.
 #[rustfmt::skip]
 pub const BREAKERS: [CatalogBreaker; 4] = [
     consecutive("kafkaBreaker",    5, secs(60),  1),
@@ -192,7 +172,6 @@ pub const BREAKERS: [CatalogBreaker; 4] = [
     consecutive("sidecarBreaker",  3, secs(15),  1),
 ];
 
-/// The breaker of that name.
 #[must_use]
 pub fn breaker(name: &str) -> Option<&'static CatalogBreaker> {
     const { &BREAKERS }.iter().find(|breaker| breaker.name == name)
@@ -214,43 +193,29 @@ const KIND_BREAKERS: [CatalogBreaker; 12] = [
     consecutive("relay",       5, secs(30),  1).closing_after(2),
 ];
 
-/// What sort of thing a dependency is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// A Kafka broker.
+pub enum DependencyKind {
     Kafka,
-    /// A Redis server.
     Redis,
-    /// A PostgreSQL server.
     Postgres,
-    /// A mail server.
     Smtp,
-    /// A text message gateway.
     Sms,
-    /// Somebody else's HTTP address.
+    /// A third party's HTTP endpoint.
     Webhook,
     /// One of our own services, called over HTTP.
     Invoke,
-    /// An ntfy server.
     Ntfy,
-    /// Azure Service Bus.
     ServiceBus,
-    /// A store of files: Azure Blob, S3.
     Blob,
-    /// A store of secrets.
     KeyVault,
     /// A relay in front of a distributed table.
     Relay,
-    /// A program that is started for each delivery.
     Process,
-    /// An Amazon SQS queue.
     Sqs,
-    /// The server's own log.
     Log,
 }
 
-impl Kind {
-    /// All of them, in the order of the documentation.
+impl DependencyKind {
     pub const ALL: [Self; 15] = [
         Self::Kafka,
         Self::Redis,
@@ -269,7 +234,6 @@ impl Kind {
         Self::Log,
     ];
 
-    /// Their words.
     pub const WORDS: [&'static str; 15] = {
         let mut words = [""; 15];
         let mut index = 0;
@@ -280,7 +244,6 @@ impl Kind {
         words
     };
 
-    /// The word for it in rule books.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -302,50 +265,42 @@ impl Kind {
         }
     }
 
-    /// The kind of that word.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 
-    /// The breaker in front of it unless the book states another; a process and a log have none, since
-    /// no network lies between, and Amazon answers for its own queues.
+    /// The default breaker. A process and a log have none, since no network is involved; nor has SQS, whose
+    /// availability Amazon manages.
     #[must_use]
     pub fn breaker(self) -> Option<&'static CatalogBreaker> {
         const { &KIND_BREAKERS }.iter().find(|breaker| breaker.name == self.as_str())
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for DependencyKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
 }
 
-/// How long an operation may take, and what follows when it takes longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CatalogTimeout {
-    /// Its name.
     pub name: &'static str,
-    /// How long it may take.
     pub limit: Duration,
-    /// What follows after that.
     pub on_timeout: OnTimeout,
 }
 
-/// What follows on a timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnTimeout {
-    /// A failure of that category, no more.
     Fail(Category),
     /// What runs elsewhere is cancelled, and the failure is permanent.
     Cancel,
-    /// The process group is ended, and the failure is permanent.
+    /// The process group is killed, and the failure is permanent.
     Kill,
 }
 
 impl OnTimeout {
-    /// The category of the failure.
     #[must_use]
     pub const fn category(self) -> Category {
         match self {
@@ -363,7 +318,6 @@ const fn ending_in(name: &'static str, limit: Duration, on_timeout: OnTimeout) -
     CatalogTimeout { name, limit, on_timeout }
 }
 
-/// The limits that a book may name without defining them.
 #[rustfmt::skip]
 pub const TIMEOUTS: [CatalogTimeout; 25] = [
     timeout("fast",          secs(5)),
@@ -393,7 +347,6 @@ pub const TIMEOUTS: [CatalogTimeout; 25] = [
     timeout("verification",  secs(3)),
 ];
 
-/// The timeout of that name.
 #[must_use]
 pub fn named_timeout(name: &str) -> Option<&'static CatalogTimeout> {
     const { &TIMEOUTS }.iter().find(|timeout| timeout.name == name)
@@ -462,23 +415,24 @@ mod tests {
         for (name, trip, open, probes, close_after, reset) in cases {
             let expected =
                 CatalogBreaker { name, trip, open: secs(open), probes, close_after, reset: reset.map(secs) };
-            let found = Kind::from_word(name).and_then(Kind::breaker).or_else(|| breaker(name));
+            let found =
+                DependencyKind::from_word(name).and_then(DependencyKind::breaker).or_else(|| breaker(name));
             assert_eq!(found, Some(&expected), "{name}");
         }
-        for kind in [Kind::Process, Kind::Sqs, Kind::Log] {
+        for kind in [DependencyKind::Process, DependencyKind::Sqs, DependencyKind::Log] {
             assert_eq!(kind.breaker(), None, "{kind}");
         }
     }
 
     #[test]
     fn every_kind_has_a_word_that_leads_back_to_it() {
-        for kind in Kind::ALL {
-            assert_eq!(Kind::from_word(kind.as_str()), Some(kind));
+        for kind in DependencyKind::ALL {
+            assert_eq!(DependencyKind::from_word(kind.as_str()), Some(kind));
         }
         for row in KIND_BREAKERS {
-            assert!(Kind::from_word(row.name).is_some(), "{} is no kind", row.name);
+            assert!(DependencyKind::from_word(row.name).is_some(), "{} is no kind", row.name);
         }
-        assert_eq!(Kind::from_word("carrier-pigeon"), None);
+        assert_eq!(DependencyKind::from_word("carrier-pigeon"), None);
     }
 
     #[test]

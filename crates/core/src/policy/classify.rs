@@ -1,79 +1,66 @@
 //! What an answer means: delivered, or a failure of one of the seven categories.
 //!
 //! Invariants:
-//! - every answer has a meaning; what nobody thought of is `unknown`;
-//! - a rule's own rows come first, the first that fits wins, and its position is kept, so that a
-//!   verdict can name its line;
-//! - a success stays one unless a row names its status: a pattern meant for failures must not turn a
-//!   delivered event into one that is sent again.
+//! - every answer has a meaning; an unexpected one is `unknown`;
+//! - a rule's own rows come first, the first match wins, and its position is kept, so that a verdict can name
+//!   its line;
+//! - a success stays one unless a row names its status: a pattern for failures must not turn a delivered
+//!   event into one that is sent again.
 
 use std::time::Duration;
 
+use crate::book::problem::Position;
 use crate::limits;
-use crate::policy::answer::{Answer, BrokerError, CallPart, Exit, Malformed, TransportError, What};
-use crate::policy::category::{Category, Code, codes};
+use crate::policy::answer::{
+    AnswerKind, BrokerError, CallPart, Exit, MalformedEvent, TargetAnswer, TransportError,
+};
+use crate::policy::category::{Category, FailureCode, codes};
 use crate::policy::reported::reported_code;
-use crate::policy::rule::{Matcher, Meaning, Override};
-use crate::position::Position;
+use crate::policy::rule::{Matcher, Override, OverrideMeaning};
 
-/// What an attempt came to.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// The target has the event.
-    Delivered {
-        /// The row of `classify` that says so, if one does.
-        matched: Option<Position>,
-    },
-    /// It has not, as far as anybody knows.
+    Delivered { matched: Option<Position> },
     Failed(Failure),
 }
 
-/// Why an attempt failed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
-    /// What kind of failure it is.
     pub category: Category,
-    /// Its name for machines.
-    pub code: Code,
-    /// The HTTP status, if there was an HTTP answer.
+    pub code: FailureCode,
     pub status: Option<u16>,
-    /// What happened, in words, at most [`limits::MESSAGE_BYTES_MAX`] bytes of them.
+    /// At most [`limits::MESSAGE_BYTES_MAX`] bytes.
     pub message: String,
-    /// How long the other side asks us to wait, where it may ask.
     pub retry_after: Option<Duration>,
-    /// The row of `classify` that fitted, if one did.
     pub matched: Option<Position>,
-    /// The category without that row; none if it would have been a success.
+    /// The category without that row; `None` if it would have been a success.
     pub default_category: Option<Category>,
-    /// Whether the connection was the trouble.
-    pub connection: Connection,
+    pub connection: ConnectionStatus,
 }
 
-/// Whether a connection to the target came about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Connection {
-    /// It did, or there is none to make; what failed came after.
+pub enum ConnectionStatus {
+    /// It was, or there is none to make; the failure came after.
     Made,
-    /// It did not, or it broke: a rule's `fatal_after` counts from the first of these in a row.
+    /// It was not, or it broke: a rule's `fatal_after` counts from the first of these in a row.
     Failed,
-    /// Nobody tried, for a reason of our own: it says nothing of the target, and burns no retry.
+    /// Not tried for a reason of our own: says nothing about the target, and uses no retry.
     NotTried,
 }
 
-/// Says what an answer means. `timeout_category` is what the rule takes a timeout for.
 #[must_use]
-pub fn classify(answer: &Answer<'_>, overrides: &[Override], timeout_category: Category) -> Outcome {
+pub fn classify(answer: &TargetAnswer<'_>, overrides: &[Override], timeout_category: Category) -> Outcome {
     let usual = usual_meaning(answer, timeout_category);
     let reported = reported_code(&answer.what);
     let row = overrides.iter().find(|row| fits(&row.when, answer, &usual, reported.as_ref()));
     let matched = row.map(|row| row.position);
     let (default_category, default_code) = match usual {
-        Usual::Delivered => (None, Code::of(codes::UNKNOWN_ERROR)),
-        Usual::Failed(category, code) => (Some(category), code),
+        DefaultMeaning::Delivered => (None, FailureCode::of(codes::UNKNOWN_ERROR)),
+        DefaultMeaning::Failed(category, code) => (Some(category), code),
     };
-    let category = match row.map(|row| row.meaning).or(default_category.map(Meaning::Failure)) {
-        None | Some(Meaning::Delivered) => return Outcome::Delivered { matched },
-        Some(Meaning::Failure(category)) => category,
+    let category = match row.map(|row| row.meaning).or(default_category.map(OverrideMeaning::Failure)) {
+        None | Some(OverrideMeaning::Delivered) => return Outcome::Delivered { matched },
+        Some(OverrideMeaning::Failure(category)) => category,
     };
     let status = answer.what.status();
     let connection = connection(&answer.what);
@@ -81,8 +68,8 @@ pub fn classify(answer: &Answer<'_>, overrides: &[Override], timeout_category: C
         || default_category == Some(Category::RateLimited)
         || status == Some(503);
     let retry_after = match connection {
-        Connection::Made | Connection::Failed => answer.retry_after.filter(|_| may_ask_to_wait),
-        Connection::NotTried => Some(limits::SECRET_RETRY_AFTER),
+        ConnectionStatus::Made | ConnectionStatus::Failed => answer.retry_after.filter(|_| may_ask_to_wait),
+        ConnectionStatus::NotTried => Some(limits::SECRET_RETRY_AFTER),
     };
     Outcome::Failed(Failure {
         category,
@@ -96,57 +83,59 @@ pub fn classify(answer: &Answer<'_>, overrides: &[Override], timeout_category: C
     })
 }
 
-/// The code of a failure where no row gives it one: the target's own, which says more than its status, but for
-/// statuses that have a meaning of their own to alerts and throttles.
-fn own_code(usual: Code, reported: Option<Code>) -> Code {
+/// The code of a failure where no row gives one: the target's own, which says more than its status, except
+/// for statuses that alerts and throttles depend on.
+fn own_code(usual: FailureCode, reported: Option<FailureCode>) -> FailureCode {
     match usual.as_str() {
         codes::UNAUTHORIZED | codes::FORBIDDEN | codes::RATE_LIMITED => usual,
         _ => reported.unwrap_or(usual),
     }
 }
 
-/// What an answer means where no row of the book says otherwise.
-enum Usual {
+enum DefaultMeaning {
     Delivered,
-    Failed(Category, Code),
+    Failed(Category, FailureCode),
 }
 
-fn usual_meaning(answer: &Answer<'_>, timeout_category: Category) -> Usual {
-    let Known { code, kind } = match &answer.what {
-        What::Http { status: 200..=299, .. } | What::Taken | What::Process(Exit::Code(0)) => {
-            return Usual::Delivered;
+fn usual_meaning(answer: &TargetAnswer<'_>, timeout_category: Category) -> DefaultMeaning {
+    let KnownCode { code, kind } = match &answer.what {
+        AnswerKind::Http { status: 200..=299, .. }
+        | AnswerKind::Taken
+        | AnswerKind::Process(Exit::Code(0)) => {
+            return DefaultMeaning::Delivered;
         }
-        What::Http { status: 403, .. } if asks_to_wait(answer) => const { known(codes::RATE_LIMITED) },
-        What::Http { status, .. } => of_status(*status),
-        What::Transport(error) => of_transport(*error),
-        What::Process(exit) => of_process(*exit),
-        What::Broker(error) => of_broker(*error),
-        What::Malformed(Malformed::DoesNotParse) => const { known(codes::DESERIALIZATION_FAILED) },
-        What::Malformed(Malformed::ViolatesSchema) => const { known(codes::SCHEMA_VIOLATION) },
-        What::SignatureInvalid => const { known(codes::SIGNATURE_INVALID) },
-        What::ConfigMissing => const { known(codes::CONFIG_MISSING) },
-        What::SecretUnavailable => const { known(codes::SECRET_UNAVAILABLE) },
-        What::Internal => const { known(codes::INTERNAL_ERROR) },
-        // What somebody else calls internal is not our own fault.
-        What::Reported { code } => match KNOWN.iter().find(|known| known.code == *code) {
-            Some(known) if !matches!(known.kind, Kind::Is(Category::Internal)) => *known,
-            Some(_) | None => return Usual::Failed(Category::Unknown, Code::reported(beginning(code))),
+        AnswerKind::Http { status: 403, .. } if asks_to_wait(answer) => const { known(codes::RATE_LIMITED) },
+        AnswerKind::Http { status, .. } => of_status(*status),
+        AnswerKind::Transport(error) => of_transport(*error),
+        AnswerKind::Process(exit) => of_process(*exit),
+        AnswerKind::Broker(error) => of_broker(*error),
+        AnswerKind::Malformed(MalformedEvent::DoesNotParse) => const { known(codes::DESERIALIZATION_FAILED) },
+        AnswerKind::Malformed(MalformedEvent::ViolatesSchema) => const { known(codes::SCHEMA_VIOLATION) },
+        AnswerKind::SignatureInvalid => const { known(codes::SIGNATURE_INVALID) },
+        AnswerKind::ConfigMissing => const { known(codes::CONFIG_MISSING) },
+        AnswerKind::SecretUnavailable => const { known(codes::SECRET_UNAVAILABLE) },
+        AnswerKind::Internal => const { known(codes::INTERNAL_ERROR) },
+        AnswerKind::Reported { code } => match KNOWN.iter().find(|known| known.code == *code) {
+            Some(known) if !matches!(known.kind, CodeMeaning::Is(Category::Internal)) => *known,
+            Some(_) | None => {
+                return DefaultMeaning::Failed(Category::Unknown, FailureCode::reported(beginning(code)));
+            }
         },
     };
     let category = match kind {
-        Kind::Is(category) => category,
-        Kind::Timeout => timeout_category,
+        CodeMeaning::Is(category) => category,
+        CodeMeaning::Timeout => timeout_category,
     };
-    Usual::Failed(category, Code::of(code))
+    DefaultMeaning::Failed(category, FailureCode::of(code))
 }
 
-/// Some say "too many requests" by 403; a true refusal names no time and counts no requests.
-fn asks_to_wait(answer: &Answer<'_>) -> bool {
+/// Some servers say "too many requests" by 403; a true refusal names no time and counts no requests.
+fn asks_to_wait(answer: &TargetAnswer<'_>) -> bool {
     let none_left = answer.what.header("x-ratelimit-remaining").is_some_and(|left| left.trim() == "0");
     answer.retry_after.is_some() || answer.what.header("retry-after").is_some() || none_left
 }
 
-const fn of_status(status: u16) -> Known {
+const fn of_status(status: u16) -> KnownCode {
     match status {
         300..=399 => const { known(codes::REDIRECTED) },
         400 => const { known(codes::BAD_REQUEST) },
@@ -170,7 +159,7 @@ const fn of_status(status: u16) -> Known {
     }
 }
 
-const fn of_transport(error: TransportError) -> Known {
+const fn of_transport(error: TransportError) -> KnownCode {
     match error {
         TransportError::Timeout(_) => const { known(codes::NETWORK_TIMEOUT) },
         TransportError::Refused => const { known(codes::CONNECTION_REFUSED) },
@@ -183,19 +172,19 @@ const fn of_transport(error: TransportError) -> Known {
     }
 }
 
-const fn of_process(exit: Exit) -> Known {
+const fn of_process(exit: Exit) -> KnownCode {
     match exit {
         Exit::Code(_) => const { known(codes::PROCESS_CRASHED) },
         Exit::Signal(_) => const { known(codes::PROCESS_KILLED) },
         Exit::OutOfMemory => const { known(codes::OUT_OF_MEMORY) },
         Exit::ReportedError => const { known(codes::PROCESS_ERROR) },
         Exit::SpawnFailed => const { known(codes::SPAWN_FAILED) },
-        // A timeout is permanent unless the rule says otherwise, which is for whoever resolves it to know.
+        // A timeout is permanent unless the rule says otherwise, which its resolution decides.
         Exit::TimeLimit => const { known(codes::TIME_LIMIT_EXCEEDED) },
     }
 }
 
-const fn of_broker(error: BrokerError) -> Known {
+const fn of_broker(error: BrokerError) -> KnownCode {
     match error {
         BrokerError::LeaderElection => const { known(codes::LEADER_ELECTION) },
         BrokerError::Unavailable => const { known(codes::BROKER_UNAVAILABLE) },
@@ -210,29 +199,26 @@ const fn of_broker(error: BrokerError) -> Known {
     }
 }
 
-/// A code and what a failure with it is.
 #[derive(Clone, Copy)]
-struct Known {
+struct KnownCode {
     code: &'static str,
-    kind: Kind,
+    kind: CodeMeaning,
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
-    /// Always this.
+enum CodeMeaning {
     Is(Category),
-    /// What the rule takes a timeout for.
     Timeout,
 }
 
-impl Known {
-    const fn new(code: &'static str, kind: Kind) -> Self {
+impl KnownCode {
+    const fn new(code: &'static str, kind: CodeMeaning) -> Self {
         Self { code, kind }
     }
 }
 
-/// What is known of a code, looked up while compiling: one that the table lacks does not build.
-const fn known(code: &str) -> Known {
+/// Looked up at compile time: a code that the table lacks does not build.
+const fn known(code: &str) -> KnownCode {
     let mut index = 0;
     while !is_same(KNOWN[index].code.as_bytes(), code.as_bytes()) {
         index += 1;
@@ -248,69 +234,68 @@ const fn is_same(one: &[u8], other: &[u8]) -> bool {
     index == one.len() && index == other.len()
 }
 
-/// The codes that an attempt may fail with and what each is, whether we saw it or a caller reports it.
 #[rustfmt::skip]
-const KNOWN: [Known; 54] = [
-    Known::new(codes::NETWORK_TIMEOUT,        Kind::Timeout),
-    Known::new(codes::TIME_LIMIT_EXCEEDED,    Kind::Timeout),
-    Known::new("RELAY_TIMEOUT",               Kind::Timeout),
-    Known::new("DHT_UNAVAILABLE",             Kind::Is(Category::Transient)),
-    Known::new("TEMPORARY_FAILURE",           Kind::Is(Category::Transient)),
-    Known::new(codes::CONNECTION_REFUSED,     Kind::Is(Category::Transient)),
-    Known::new(codes::CONNECTION_RESET,       Kind::Is(Category::Transient)),
-    Known::new(codes::DNS_FAILURE,            Kind::Is(Category::Transient)),
-    Known::new(codes::TLS_FAILURE,            Kind::Is(Category::Transient)),
-    Known::new(codes::NETWORK_UNREACHABLE,    Kind::Is(Category::Transient)),
-    Known::new(codes::REQUEST_TIMEOUT,        Kind::Is(Category::Transient)),
-    Known::new(codes::TOO_EARLY,              Kind::Is(Category::Transient)),
-    Known::new(codes::BAD_GATEWAY,            Kind::Is(Category::Transient)),
-    Known::new(codes::SERVICE_UNAVAILABLE,    Kind::Is(Category::Transient)),
-    Known::new(codes::GATEWAY_TIMEOUT,        Kind::Is(Category::Transient)),
-    Known::new(codes::LEADER_ELECTION,        Kind::Is(Category::Transient)),
-    Known::new(codes::BROKER_UNAVAILABLE,     Kind::Is(Category::Transient)),
-    Known::new(codes::STORE_THROTTLED,        Kind::Is(Category::Transient)),
-    Known::new(codes::SECRET_UNAVAILABLE,     Kind::Is(Category::Transient)),
-    Known::new(codes::RATE_LIMITED,           Kind::Is(Category::RateLimited)),
-    Known::new(codes::QUOTA_EXCEEDED,         Kind::Is(Category::RateLimited)),
-    Known::new("INVALID_PUBLIC_KEY",          Kind::Is(Category::Permanent)),
-    Known::new("INVALID_NIP05",               Kind::Is(Category::Permanent)),
-    Known::new("RECORD_NOT_FOUND",            Kind::Is(Category::Permanent)),
-    Known::new("MALFORMED_RESPONSE",          Kind::Is(Category::Permanent)),
-    Known::new(codes::SIGNATURE_INVALID,      Kind::Is(Category::Permanent)),
-    Known::new(codes::BAD_REQUEST,            Kind::Is(Category::Permanent)),
-    Known::new(codes::NOT_FOUND,              Kind::Is(Category::Permanent)),
-    Known::new(codes::CONFLICT,               Kind::Is(Category::Permanent)),
-    Known::new(codes::GONE,                   Kind::Is(Category::Permanent)),
-    Known::new(codes::PAYLOAD_TOO_LARGE,      Kind::Is(Category::Permanent)),
-    Known::new(codes::UNPROCESSABLE,          Kind::Is(Category::Permanent)),
-    Known::new(codes::CLIENT_ERROR,           Kind::Is(Category::Permanent)),
-    Known::new(codes::REDIRECTED,             Kind::Is(Category::Permanent)),
-    Known::new(codes::NOT_IMPLEMENTED,        Kind::Is(Category::Permanent)),
-    Known::new(codes::SPAWN_FAILED,           Kind::Is(Category::Permanent)),
-    Known::new(codes::MESSAGE_TOO_LARGE,      Kind::Is(Category::Permanent)),
-    Known::new(codes::MESSAGE_REFUSED,        Kind::Is(Category::Permanent)),
-    Known::new(codes::DESERIALIZATION_FAILED, Kind::Is(Category::Invalid)),
-    Known::new(codes::SCHEMA_VIOLATION,       Kind::Is(Category::Invalid)),
-    Known::new(codes::UNAUTHORIZED,           Kind::Is(Category::Fatal)),
-    Known::new(codes::FORBIDDEN,              Kind::Is(Category::Fatal)),
-    Known::new(codes::CONFIG_MISSING,         Kind::Is(Category::Fatal)),
-    Known::new(codes::QUEUE_NOT_FOUND,        Kind::Is(Category::Fatal)),
-    Known::new(codes::ADDRESS_REFUSED,        Kind::Is(Category::Fatal)),
-    Known::new(codes::SERVER_ERROR,           Kind::Is(Category::Unknown)),
-    Known::new(codes::UNEXPECTED_STATUS,      Kind::Is(Category::Unknown)),
-    Known::new(codes::PROTOCOL_ERROR,         Kind::Is(Category::Unknown)),
-    Known::new(codes::PROCESS_CRASHED,        Kind::Is(Category::Unknown)),
-    Known::new(codes::PROCESS_KILLED,         Kind::Is(Category::Unknown)),
-    Known::new(codes::OUT_OF_MEMORY,          Kind::Is(Category::Unknown)),
-    Known::new(codes::PROCESS_ERROR,          Kind::Is(Category::Unknown)),
-    Known::new(codes::UNKNOWN_ERROR,          Kind::Is(Category::Unknown)),
-    Known::new(codes::INTERNAL_ERROR,         Kind::Is(Category::Internal)),
+const KNOWN: [KnownCode; 54] = [
+    KnownCode::new(codes::NETWORK_TIMEOUT,        CodeMeaning::Timeout),
+    KnownCode::new(codes::TIME_LIMIT_EXCEEDED,    CodeMeaning::Timeout),
+    KnownCode::new("RELAY_TIMEOUT",               CodeMeaning::Timeout),
+    KnownCode::new("DHT_UNAVAILABLE",             CodeMeaning::Is(Category::Transient)),
+    KnownCode::new("TEMPORARY_FAILURE",           CodeMeaning::Is(Category::Transient)),
+    KnownCode::new(codes::CONNECTION_REFUSED,     CodeMeaning::Is(Category::Transient)),
+    KnownCode::new(codes::CONNECTION_RESET,       CodeMeaning::Is(Category::Transient)),
+    KnownCode::new(codes::DNS_FAILURE,            CodeMeaning::Is(Category::Transient)),
+    KnownCode::new(codes::TLS_FAILURE,            CodeMeaning::Is(Category::Transient)),
+    KnownCode::new(codes::NETWORK_UNREACHABLE,    CodeMeaning::Is(Category::Transient)),
+    KnownCode::new(codes::REQUEST_TIMEOUT,        CodeMeaning::Is(Category::Transient)),
+    KnownCode::new(codes::TOO_EARLY,              CodeMeaning::Is(Category::Transient)),
+    KnownCode::new(codes::BAD_GATEWAY,            CodeMeaning::Is(Category::Transient)),
+    KnownCode::new(codes::SERVICE_UNAVAILABLE,    CodeMeaning::Is(Category::Transient)),
+    KnownCode::new(codes::GATEWAY_TIMEOUT,        CodeMeaning::Is(Category::Transient)),
+    KnownCode::new(codes::LEADER_ELECTION,        CodeMeaning::Is(Category::Transient)),
+    KnownCode::new(codes::BROKER_UNAVAILABLE,     CodeMeaning::Is(Category::Transient)),
+    KnownCode::new(codes::STORE_THROTTLED,        CodeMeaning::Is(Category::Transient)),
+    KnownCode::new(codes::SECRET_UNAVAILABLE,     CodeMeaning::Is(Category::Transient)),
+    KnownCode::new(codes::RATE_LIMITED,           CodeMeaning::Is(Category::RateLimited)),
+    KnownCode::new(codes::QUOTA_EXCEEDED,         CodeMeaning::Is(Category::RateLimited)),
+    KnownCode::new("INVALID_PUBLIC_KEY",          CodeMeaning::Is(Category::Permanent)),
+    KnownCode::new("INVALID_NIP05",               CodeMeaning::Is(Category::Permanent)),
+    KnownCode::new("RECORD_NOT_FOUND",            CodeMeaning::Is(Category::Permanent)),
+    KnownCode::new("MALFORMED_RESPONSE",          CodeMeaning::Is(Category::Permanent)),
+    KnownCode::new(codes::SIGNATURE_INVALID,      CodeMeaning::Is(Category::Permanent)),
+    KnownCode::new(codes::BAD_REQUEST,            CodeMeaning::Is(Category::Permanent)),
+    KnownCode::new(codes::NOT_FOUND,              CodeMeaning::Is(Category::Permanent)),
+    KnownCode::new(codes::CONFLICT,               CodeMeaning::Is(Category::Permanent)),
+    KnownCode::new(codes::GONE,                   CodeMeaning::Is(Category::Permanent)),
+    KnownCode::new(codes::PAYLOAD_TOO_LARGE,      CodeMeaning::Is(Category::Permanent)),
+    KnownCode::new(codes::UNPROCESSABLE,          CodeMeaning::Is(Category::Permanent)),
+    KnownCode::new(codes::CLIENT_ERROR,           CodeMeaning::Is(Category::Permanent)),
+    KnownCode::new(codes::REDIRECTED,             CodeMeaning::Is(Category::Permanent)),
+    KnownCode::new(codes::NOT_IMPLEMENTED,        CodeMeaning::Is(Category::Permanent)),
+    KnownCode::new(codes::SPAWN_FAILED,           CodeMeaning::Is(Category::Permanent)),
+    KnownCode::new(codes::MESSAGE_TOO_LARGE,      CodeMeaning::Is(Category::Permanent)),
+    KnownCode::new(codes::MESSAGE_REFUSED,        CodeMeaning::Is(Category::Permanent)),
+    KnownCode::new(codes::DESERIALIZATION_FAILED, CodeMeaning::Is(Category::Invalid)),
+    KnownCode::new(codes::SCHEMA_VIOLATION,       CodeMeaning::Is(Category::Invalid)),
+    KnownCode::new(codes::UNAUTHORIZED,           CodeMeaning::Is(Category::Fatal)),
+    KnownCode::new(codes::FORBIDDEN,              CodeMeaning::Is(Category::Fatal)),
+    KnownCode::new(codes::CONFIG_MISSING,         CodeMeaning::Is(Category::Fatal)),
+    KnownCode::new(codes::QUEUE_NOT_FOUND,        CodeMeaning::Is(Category::Fatal)),
+    KnownCode::new(codes::ADDRESS_REFUSED,        CodeMeaning::Is(Category::Fatal)),
+    KnownCode::new(codes::SERVER_ERROR,           CodeMeaning::Is(Category::Unknown)),
+    KnownCode::new(codes::UNEXPECTED_STATUS,      CodeMeaning::Is(Category::Unknown)),
+    KnownCode::new(codes::PROTOCOL_ERROR,         CodeMeaning::Is(Category::Unknown)),
+    KnownCode::new(codes::PROCESS_CRASHED,        CodeMeaning::Is(Category::Unknown)),
+    KnownCode::new(codes::PROCESS_KILLED,         CodeMeaning::Is(Category::Unknown)),
+    KnownCode::new(codes::OUT_OF_MEMORY,          CodeMeaning::Is(Category::Unknown)),
+    KnownCode::new(codes::PROCESS_ERROR,          CodeMeaning::Is(Category::Unknown)),
+    KnownCode::new(codes::UNKNOWN_ERROR,          CodeMeaning::Is(Category::Unknown)),
+    KnownCode::new(codes::INTERNAL_ERROR,         CodeMeaning::Is(Category::Internal)),
 ];
 
-fn connection(what: &What<'_>) -> Connection {
+fn connection(what: &AnswerKind<'_>) -> ConnectionStatus {
     match what {
-        What::SecretUnavailable => Connection::NotTried,
-        What::Transport(
+        AnswerKind::SecretUnavailable => ConnectionStatus::NotTried,
+        AnswerKind::Transport(
             TransportError::Timeout(CallPart::Connect | CallPart::Tls)
             | TransportError::Refused
             | TransportError::Reset
@@ -318,14 +303,14 @@ fn connection(what: &What<'_>) -> Connection {
             | TransportError::Tls
             | TransportError::Unreachable,
         )
-        | What::Broker(BrokerError::Unavailable) => Connection::Failed,
-        What::Transport(
+        | AnswerKind::Broker(BrokerError::Unavailable) => ConnectionStatus::Failed,
+        AnswerKind::Transport(
             TransportError::Timeout(CallPart::Headers | CallPart::Whole)
             | TransportError::AddressRefused
             | TransportError::ClosedEarly
             | TransportError::Protocol,
         )
-        | What::Broker(
+        | AnswerKind::Broker(
             BrokerError::LeaderElection
             | BrokerError::TimedOut
             | BrokerError::QuotaExceeded
@@ -336,48 +321,56 @@ fn connection(what: &What<'_>) -> Connection {
             | BrokerError::Refused
             | BrokerError::Other,
         )
-        | What::Http { .. }
-        | What::Process(_)
-        | What::Taken
-        | What::Malformed(_)
-        | What::SignatureInvalid
-        | What::ConfigMissing
-        | What::Internal
-        | What::Reported { .. } => Connection::Made,
+        | AnswerKind::Http { .. }
+        | AnswerKind::Process(_)
+        | AnswerKind::Taken
+        | AnswerKind::Malformed(_)
+        | AnswerKind::SignatureInvalid
+        | AnswerKind::ConfigMissing
+        | AnswerKind::Internal
+        | AnswerKind::Reported { .. } => ConnectionStatus::Made,
     }
 }
 
-fn fits(when: &Matcher, answer: &Answer<'_>, usual: &Usual, reported: Option<&Code>) -> bool {
+fn fits(
+    when: &Matcher,
+    answer: &TargetAnswer<'_>,
+    usual: &DefaultMeaning,
+    reported: Option<&FailureCode>,
+) -> bool {
     fits_otherwise(when, answer, usual, reported) && has_header(when, answer)
 }
 
-/// Whether a row would fit if the answer had the header that the row looks for: for those who no longer know
-/// what headers it had.
+/// Whether a row would match if the answer had the row's header: for callers that no longer know the headers.
 #[must_use]
-pub fn fits_but_for_header(when: &Matcher, answer: &Answer<'_>) -> bool {
+pub fn fits_but_for_header(when: &Matcher, answer: &TargetAnswer<'_>) -> bool {
     let reported = reported_code(&answer.what);
     fits_otherwise(when, answer, &usual_meaning(answer, Category::Transient), reported.as_ref())
 }
 
-fn has_header(when: &Matcher, answer: &Answer<'_>) -> bool {
+fn has_header(when: &Matcher, answer: &TargetAnswer<'_>) -> bool {
     when.header.as_ref().is_none_or(|header| {
         let found = answer.what.header(&header.name);
         found.is_some_and(|found| header.value.as_ref().is_none_or(|value| found.trim() == value))
     })
 }
 
-/// Whether everything fits but the header.
-fn fits_otherwise(when: &Matcher, answer: &Answer<'_>, usual: &Usual, reported: Option<&Code>) -> bool {
+fn fits_otherwise(
+    when: &Matcher,
+    answer: &TargetAnswer<'_>,
+    usual: &DefaultMeaning,
+    reported: Option<&FailureCode>,
+) -> bool {
     let Matcher { statuses, code, header: _, message } = when;
     let status_fits = match answer.what.status() {
         Some(status) => statuses.iter().any(|range| range.contains(status)),
         None => false,
     };
     let default_code = match usual {
-        // Only a row that names the status may speak against a success.
-        Usual::Delivered if statuses.is_empty() => return false,
-        Usual::Delivered => None,
-        Usual::Failed(_, code) => Some(code),
+        // Only a row that names the status may override a success.
+        DefaultMeaning::Delivered if statuses.is_empty() => return false,
+        DefaultMeaning::Delivered => None,
+        DefaultMeaning::Failed(_, code) => Some(code),
     };
     (statuses.is_empty() || status_fits)
         && code.as_ref().is_none_or(|code| Some(code) == default_code || Some(code) == reported)
@@ -386,7 +379,6 @@ fn fits_otherwise(when: &Matcher, answer: &Answer<'_>, usual: &Usual, reported: 
         })
 }
 
-/// As much of a text as is looked at and kept.
 fn beginning(text: &str) -> &str {
     &text[..text.floor_char_boundary(limits::MESSAGE_BYTES_MAX)]
 }

@@ -1,15 +1,15 @@
-//! What a delivery has been through so far: all that the next verdict depends on besides the rule.
+//! What has happened to a delivery so far: all that the next verdict depends on besides the rule.
 //!
-//! The shell keeps it with the delivery and only ever replaces it by what one of its methods returns.
-//! Each returns a new history, so a write that failed has changed nothing.
+//! The shell keeps it with the delivery and only ever replaces it by the result of one of its methods. Each
+//! returns a new history, so a write that failed has changed nothing.
 //!
 //! Invariants:
 //! - time in which Redrive was away uses up nothing: no window, no `hold_max`, no `fatal_after`, no deadline;
-//! - time held uses up no window, and only where others made us wait does it use up `hold_max`;
-//! - a pause uses up neither, and a connection is only said to fail on from when it is tried again;
-//! - all else uses up the deadline, a pause too: it says by when an attempt is of use to anybody, and
-//!   that no operator can put off;
-//! - counts never go down and stop at the end of their range.
+//! - time held uses up no window, and uses up `hold_max` only where the dependency caused it;
+//! - a pause uses up neither, and a connection counts as failing again only from the next attempt;
+//! - all other time uses up the deadline, a pause too: it says by when an attempt is still useful, which no
+//!   operator can postpone;
+//! - counts never go down and saturate.
 
 use std::time::Duration;
 
@@ -18,16 +18,15 @@ use serde::{Deserialize, Serialize};
 use crate::limits::POLICIES_PER_RULE_MAX;
 use crate::policy::backoff::nanos;
 use crate::policy::category::Category;
-use crate::policy::classify::Connection;
-use crate::policy::decide::{Decision, RetryNumbers, Verdict, Why};
+use crate::policy::classify::ConnectionStatus;
+use crate::policy::decide::{Decision, RetryNumbers, Verdict, VerdictBasis};
 use crate::policy::rule::{PolicyIndex, Reactions};
 use crate::time::Timestamp;
 
-/// The past of a delivery, since it was accepted or replayed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct History {
-    /// Later by each absence since, as is `connection_failing_since`.
+    /// Moved by each absence since, as is `connection_failing_since`.
     #[serde(skip_serializing_if = "Option::is_none")]
     first_attempt_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,11 +34,11 @@ pub struct History {
     #[serde(skip_serializing_if = "Option::is_none")]
     connection_failing_since: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    hold: Option<Hold>,
+    hold: Option<ActiveHold>,
     /// In holds that have ended.
     #[serde(skip_serializing_if = "is_zero")]
     held_nanos: u64,
-    /// Since the first failure, what uses up no window.
+    /// Time since the first failure that uses up no window.
     #[serde(skip_serializing_if = "is_zero")]
     excused_nanos: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,58 +49,51 @@ pub struct History {
     retries_unknown: u32,
     #[serde(skip_serializing_if = "is_zero")]
     retries_internal: u32,
-    #[serde(skip_serializing_if = "Counts::is_empty")]
-    retries_by_policy: Counts,
-    /// The id of the notification that the target has told, whatever else it said.
+    #[serde(skip_serializing_if = "PolicyCounts::is_empty")]
+    retries_by_policy: PolicyCounts,
     #[serde(skip_serializing_if = "Option::is_none")]
     notified: Option<Box<str>>,
 }
 
-/// What a record says was used up by some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsedOnRecord {
-    /// Of the deadline.
     pub age_nanos: u64,
-    /// Of the window.
     pub window_nanos: u64,
 }
 
-/// A hold that lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Hold {
+struct ActiveHold {
     since: Timestamp,
-    by: HeldBy,
+    by: HoldOrigin,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum HeldBy {
-    /// A breaker or the other side's wish: it uses up `hold_max`.
+enum HoldOrigin {
+    /// A breaker or a wait that the target asked for: uses up `hold_max`.
     Others,
-    /// An operator or a rule's `pause`, which may last as long as it likes.
+    /// An operator or a rule's `pause`, without a limit.
     Pause,
 }
 
 impl History {
-    /// Nothing yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// From when the deadline runs: the start of the first attempt, later by each absence since.
+    /// From when the deadline runs: the start of the first attempt, moved by each absence since.
     #[must_use]
     pub const fn first_attempt_at(&self) -> Option<Timestamp> {
         self.first_attempt_at
     }
 
-    /// When the first attempt to fail had failed.
     #[must_use]
     pub const fn first_failure_at(&self) -> Option<Timestamp> {
         self.first_failure_at
     }
 
-    /// Since when no connection has come about, later by each absence since; a pause starts it anew.
+    /// Since when no connection was made, moved by each absence since; a pause resets it.
     #[must_use]
     pub const fn connection_failing_since(&self) -> Option<Timestamp> {
         self.connection_failing_since
@@ -111,19 +103,17 @@ impl History {
         self.previous_delay_nanos
     }
 
-    /// How many retries there were.
     #[must_use]
     pub const fn retries_total(&self) -> u32 {
         self.retries_total
     }
 
-    /// How many of them were by that policy of the rule.
     #[must_use]
     pub fn retries_by(&self, policy: PolicyIndex) -> u32 {
         self.retries_by_policy.0[usize::from(policy.0)]
     }
 
-    /// How many of them followed a failure of that category, where the category had a limit of its own.
+    /// Retries after a failure of that category, where the category had a limit of its own.
     #[must_use]
     pub const fn retries_for(&self, category: Category) -> u32 {
         match category {
@@ -137,7 +127,6 @@ impl History {
         }
     }
 
-    /// How much of `hold_max` is used up.
     #[must_use]
     pub fn held(&self, now: Timestamp) -> Duration {
         Duration::from_nanos(self.held_nanos(now))
@@ -145,8 +134,10 @@ impl History {
 
     pub(crate) fn held_nanos(&self, now: Timestamp) -> u64 {
         match self.hold {
-            Some(Hold { since, by: HeldBy::Others }) => self.held_nanos.saturating_add(passed(since, now)),
-            Some(Hold { by: HeldBy::Pause, .. }) | None => self.held_nanos,
+            Some(ActiveHold { since, by: HoldOrigin::Others }) => {
+                self.held_nanos.saturating_add(passed(since, now))
+            }
+            Some(ActiveHold { by: HoldOrigin::Pause, .. }) | None => self.held_nanos,
         }
     }
 
@@ -156,56 +147,50 @@ impl History {
         since_failure.saturating_sub(self.excused_nanos).saturating_sub(holding)
     }
 
-    /// Since the first attempt started, whatever happened meanwhile but our own absence.
     #[must_use]
     pub fn age_nanos(&self, now: Timestamp) -> u64 {
         self.first_attempt_at.map_or(0, |at| passed(at, now))
     }
 
-    /// The id of the notification that the target has told.
     #[must_use]
     pub fn notified(&self) -> Option<&str> {
         self.notified.as_deref()
     }
 
-    /// After the target has told the id of a notification; the first one counts.
     #[must_use]
     pub fn notified_as(self, id: Option<Box<str>>) -> Self {
         Self { notified: self.notified.or(id), ..self }
     }
 
-    /// What is left of it when the delivery is replayed.
     #[must_use]
     pub fn replayed(&self) -> Self {
         Self { notified: self.notified.clone(), ..Self::default() }
     }
 
-    /// After an attempt has started, which ends any hold.
     #[must_use]
     pub fn started(&self, at: Timestamp) -> Self {
         let released = self.released(at);
         Self { first_attempt_at: self.first_attempt_at.or(Some(at)), ..released }
     }
 
-    /// After a verdict.
     #[must_use]
     pub fn after(&self, decision: &Decision, now: Timestamp) -> Self {
         match &decision.why {
-            Why::Delivered { .. } | Why::Interrupted => self.clone(),
-            Why::Held(_) => self.holding(HeldBy::Others, now),
-            Why::Failed(ruling) => {
+            VerdictBasis::Delivered { .. } | VerdictBasis::Interrupted => self.clone(),
+            VerdictBasis::Held(_) => self.holding(HoldOrigin::Others, now),
+            VerdictBasis::Failed(ruling) => {
                 let failed = Self {
                     first_failure_at: self.first_failure_at.or(Some(now)),
                     connection_failing_since: match ruling.connection {
-                        Connection::Failed => self.connection_failing_since.or(Some(now)),
-                        Connection::Made => None,
-                        Connection::NotTried => self.connection_failing_since,
+                        ConnectionStatus::Failed => self.connection_failing_since.or(Some(now)),
+                        ConnectionStatus::Made => None,
+                        ConnectionStatus::NotTried => self.connection_failing_since,
                     },
                     ..self.released(now)
                 };
                 match decision.verdict {
-                    Verdict::Retry { .. } if ruling.connection == Connection::NotTried => {
-                        failed.holding(HeldBy::Others, now)
+                    Verdict::Retry { .. } if ruling.connection == ConnectionStatus::NotTried => {
+                        failed.holding(HoldOrigin::Others, now)
                     }
                     Verdict::Retry { .. } => match &ruling.retry {
                         Some(numbers) => failed.retrying(numbers, ruling.category, now),
@@ -218,16 +203,15 @@ impl History {
         }
     }
 
-    /// After others have made it wait since then, though nobody noted it at the time.
+    /// After it was held by its dependency since then, which was not recorded at the time.
     #[must_use]
     pub fn held_since(&self, since: Timestamp) -> Self {
-        self.holding(HeldBy::Others, since)
+        self.holding(HoldOrigin::Others, since)
     }
 
-    /// After its service was paused.
     #[must_use]
     pub fn paused(&self, at: Timestamp) -> Self {
-        Self { connection_failing_since: None, ..self.holding(HeldBy::Pause, at) }
+        Self { connection_failing_since: None, ..self.holding(HoldOrigin::Pause, at) }
     }
 
     /// After a time in which Redrive was down or could not write, which uses up nothing.
@@ -235,7 +219,7 @@ impl History {
     pub fn away(&self, span: Duration) -> Self {
         let mut next = self.clone();
         next.excuse(nanos(span));
-        next.hold = self.hold.map(|hold| Hold { since: hold.since + span, ..hold });
+        next.hold = self.hold.map(|hold| ActiveHold { since: hold.since + span, ..hold });
         next.first_attempt_at = self.first_attempt_at.map(|at| at + span);
         next.connection_failing_since = self.connection_failing_since.map(|since| since + span);
         next
@@ -246,16 +230,16 @@ impl History {
     pub fn paused_for(&self, span: Duration) -> Self {
         let mut next = self.clone();
         next.excuse(nanos(span));
-        next.hold = self.hold.map(|hold| Hold { since: hold.since + span, ..hold });
+        next.hold = self.hold.map(|hold| ActiveHold { since: hold.since + span, ..hold });
         next.connection_failing_since = None;
         next
     }
 
-    /// The same under a new rule book, whose policies may stand in another order: a policy keeps its
-    /// count by its name. Where the old book is not known any more, only the count in all is kept.
+    /// The same under a new rule book, which may list its policies in another order: a policy keeps its count
+    /// by its name. Where the old book is unknown, only the total is kept.
     #[must_use]
     pub fn carried_over(&self, from: Option<&Reactions>, to: &Reactions) -> Self {
-        let mut counts = Counts::default();
+        let mut counts = PolicyCounts::default();
         let old_policies = from.map_or(&[][..], Reactions::policies);
         for (count, policy) in counts.0.iter_mut().zip(to.policies()) {
             let before = old_policies.iter().position(|old| old.name == policy.name);
@@ -264,7 +248,7 @@ impl History {
         Self { retries_by_policy: counts, ..self.clone() }
     }
 
-    /// The same as it is on record by then: what was excused there is excused here, an absence or a pause.
+    /// The same adjusted to a record: what was excused there, an absence or a pause, is excused here.
     #[must_use]
     pub fn reconciled(&self, record: UsedOnRecord, now: Timestamp) -> Self {
         let away = self.age_nanos(now).saturating_sub(record.age_nanos);
@@ -289,14 +273,14 @@ impl History {
             }
         }
         self.previous_delay_nanos = Some(nanos(numbers.backoff()));
-        if numbers.is_held() { self.holding(HeldBy::Others, now) } else { self }
+        if numbers.is_held() { self.holding(HoldOrigin::Others, now) } else { self }
     }
 
-    fn holding(&self, by: HeldBy, now: Timestamp) -> Self {
+    fn holding(&self, by: HoldOrigin, now: Timestamp) -> Self {
         if self.hold.is_some_and(|hold| hold.by == by) {
             return self.clone();
         }
-        Self { hold: Some(Hold { since: now, by }), ..self.released(now) }
+        Self { hold: Some(ActiveHold { since: now, by }), ..self.released(now) }
     }
 
     fn released(&self, at: Timestamp) -> Self {
@@ -321,16 +305,16 @@ fn passed(since: Timestamp, now: Timestamp) -> u64 {
     now.as_nanos().saturating_sub(since.as_nanos())
 }
 
-fn is_zero<T: Default + PartialEq>(count: &T) -> bool {
+pub(crate) fn is_zero<T: Default + PartialEq>(count: &T) -> bool {
     *count == T::default()
 }
 
-/// One for each policy of the rule; stored without the zeros at the end.
+/// One for each policy of the rule; stored without trailing zeros.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Vec<u32>")]
-struct Counts([u32; POLICIES_PER_RULE_MAX]);
+struct PolicyCounts([u32; POLICIES_PER_RULE_MAX]);
 
-impl Counts {
+impl PolicyCounts {
     fn used(&self) -> &[u32] {
         let length = self.0.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
         &self.0[..length]
@@ -341,19 +325,19 @@ impl Counts {
     }
 }
 
-impl Serialize for Counts {
+impl Serialize for PolicyCounts {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.used())
     }
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("{given} policies are more than the {POLICIES_PER_RULE_MAX} a rule may have")]
+#[error("{given} policies exceed the {POLICIES_PER_RULE_MAX} that a rule may have")]
 struct TooManyPolicies {
     given: usize,
 }
 
-impl TryFrom<Vec<u32>> for Counts {
+impl TryFrom<Vec<u32>> for PolicyCounts {
     type Error = TooManyPolicies;
 
     fn try_from(given: Vec<u32>) -> Result<Self, TooManyPolicies> {

@@ -1,47 +1,45 @@
-//! The machine code that a target states in its answer, so that rules can tell failures of one status apart.
+//! The failure code that a target states in its answer, so that rules can distinguish failures of one status.
 //!
-//! It stands in the header `Redrive-Error-Code`, or in a JSON body as `{"error": {"code": "…"}}` or
-//! `{"error_code": "…"}`; the header comes first.
+//! It is in the header `Redrive-Error-Code`, or in a JSON body as `{"error": {"code": "…"}}` or
+//! `{"error_code": "…"}`; the header takes precedence.
 //!
-//! Invariant: what is taken for a code is short and of plain characters, whatever the target sends.
+//! Invariant: an accepted code is short and of plain characters, whatever the target sends.
 
 use serde::Deserialize;
 
 use crate::limits;
-use crate::policy::answer::What;
-use crate::policy::category::Code;
+use crate::policy::answer::AnswerKind;
+use crate::policy::category::FailureCode;
 
-/// The header that states a code.
 pub const HEADER: &str = "redrive-error-code";
 
-/// A body that states one; whatever else it holds.
+/// Other fields are ignored.
 #[derive(Deserialize)]
-struct Body {
+struct ReportedBody {
     error: Option<serde_json::Value>,
     error_code: Option<serde_json::Value>,
 }
 
-/// The code that an HTTP answer states, if it does.
 #[must_use]
-pub fn reported_code(what: &What<'_>) -> Option<Code> {
-    let What::Http { body, .. } = what else { return None };
+pub fn reported_code(what: &AnswerKind<'_>) -> Option<FailureCode> {
+    let AnswerKind::Http { body, .. } = what else { return None };
     if let Some(stated) = what.header(HEADER).and_then(fit) {
         return Some(stated);
     }
     if !body.trim_start().starts_with('{') {
         return None;
     }
-    let Body { error, error_code } = serde_json::from_str(body).ok()?;
+    let ReportedBody { error, error_code } = serde_json::from_str(body).ok()?;
     let nested = error.as_ref().and_then(|error| error.get("code")?.as_str());
     nested.or(error_code.as_ref().and_then(serde_json::Value::as_str)).and_then(fit)
 }
 
-fn fit(text: &str) -> Option<Code> {
+fn fit(text: &str) -> Option<FailureCode> {
     let text = text.trim();
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b':');
     let is_fit =
         !text.is_empty() && text.len() <= limits::REPORTED_CODE_BYTES_MAX && text.bytes().all(is_plain);
-    is_fit.then(|| Code::reported(text))
+    is_fit.then(|| FailureCode::reported(text))
 }
 
 #[cfg(test)]
@@ -72,9 +70,9 @@ mod tests {
         for (name, header, body, expected) in cases {
             let headers: &[(&str, &str)] =
                 if header.is_empty() { &[] } else { &[("Redrive-Error-Code", header)] };
-            let what = What::Http { status: 500, headers: &headers, body };
-            assert_eq!(reported_code(&what).as_ref().map(Code::as_str), expected, "{name}");
+            let what = AnswerKind::Http { status: 500, headers: &headers, body };
+            assert_eq!(reported_code(&what).as_ref().map(FailureCode::as_str), expected, "{name}");
         }
-        assert_eq!(reported_code(&What::Taken), None);
+        assert_eq!(reported_code(&AnswerKind::Taken), None);
     }
 }

@@ -1,7 +1,7 @@
-//! Reads `Retry-After`: seconds, or a date in any of the three forms that HTTP has had.
+//! Reads `Retry-After`: seconds, or a date in any of the three forms of HTTP.
 //!
-//! Invariants: no header makes it panic, and no answer is longer than [`limits::RETRY_AFTER_MAX`]. What
-//! cannot be read is no wish at all; a date that has passed is the wish for no wait.
+//! Invariants: no header makes it panic, and no result is longer than [`limits::RETRY_AFTER_MAX`]. An
+//! unreadable header is ignored; a date in the past asks for no wait.
 
 use std::time::Duration;
 
@@ -13,7 +13,6 @@ use jiff::tz::TimeZone;
 use crate::limits;
 use crate::time::Timestamp;
 
-/// How long the other side asks us to wait, counted from `now`.
 #[must_use]
 pub fn parse(header: &str, now: Timestamp) -> Option<Duration> {
     let header = header.trim_matches([' ', '\t']);
@@ -24,30 +23,30 @@ pub fn parse(header: &str, now: Timestamp) -> Option<Duration> {
     Some(asked_for.min(limits::RETRY_AFTER_MAX))
 }
 
-/// Whole seconds; a fraction, which the standard does not know but servers send, rounds up.
+/// Whole seconds; a fraction, which is not standard but occurs, rounds up.
 fn seconds(header: &str) -> Option<u64> {
     let (whole, fraction) = header.split_once('.').unwrap_or((header, "0"));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     if !is_number(whole) || !is_number(fraction) {
         return None;
     }
-    // Digits that do not fit are a number too: one far above the longest wait.
+    // Digits that do not fit are far above the longest wait.
     let whole: u64 = whole.parse().unwrap_or(u64::MAX);
     Some(whole.saturating_add(u64::from(fraction.bytes().any(|b| b != b'0'))))
 }
 
-/// The weekday is not looked at: it adds nothing, and servers get it wrong.
+/// The weekday is ignored: it adds nothing, and servers get it wrong.
 fn date(header: &str, now: Timestamp) -> Option<Timestamp> {
     with_offset(header).or_else(|| {
         let date = imf_fixdate(header).or_else(|| rfc_850(header, now)).or_else(|| asctime(header))?;
-        // HTTP has no years before Christ; that library reads them.
+        // jiff reads negative years, which HTTP does not have.
         let date = Some(date).filter(|date| date.year() >= 0)?;
-        // The last hours of the year 9999 are a date there but no point in time: "never" is what they mean.
+        // The last hours of the year 9999 are a date there but no point in time: treat them as "never".
         Some(date.to_zoned(TimeZone::UTC).map_or(Timestamp::NEVER, |zoned| nearest(zoned.timestamp())))
     })
 }
 
-/// `Sun, 06 Nov 1994 09:49:37 +0100`, which mail has and HTTP does not, but servers send.
+/// `Sun, 06 Nov 1994 09:49:37 +0100`, which is mail's form and not HTTP's, but occurs.
 fn with_offset(header: &str) -> Option<Timestamp> {
     rfc2822::DateTimeParser::new().relaxed_weekday(true).parse_timestamp(header).ok().map(nearest)
 }
@@ -79,7 +78,6 @@ fn asctime(header: &str) -> Option<DateTime> {
     BrokenDownTime::parse("%b %e %H:%M:%S %Y", date).ok()?.to_datetime().ok()
 }
 
-/// The same point in time, or our first or last one if it lies beyond them.
 fn nearest(time: jiff::Timestamp) -> Timestamp {
     let since_1970 = time.as_nanosecond().max(0);
     u64::try_from(since_1970).map_or(Timestamp::NEVER, Timestamp::from_nanos)

@@ -1,27 +1,23 @@
-//! Holds back calls to one dependency: so many in flight, so many a second, none while it asks us to wait.
+//! Limits calls to one dependency: in flight, per second, and none while it asks us to wait.
 //!
-//! Three limits, all of which a call must pass:
+//! - **In flight.** At most `in_flight` slots are out. A slot is returned only by [`Throttle::release`].
+//! - **Hold.** A `Retry-After` applies to the whole dependency, not to one call.
+//! - **Rate.** The configured one, if any. When the dependency throttles us, it is halved (the one measured
+//!   over the last ten seconds where none is configured), and a rate is learnt that stays just below what the
+//!   dependency allows: see `learnt.rs`. It is forgotten when no call has had to wait for it for `memory`.
 //!
-//! - **In flight.** At most `in_flight` slots are out. A slot is given back by [`Throttle::release`]
-//!   and by nothing else.
-//! - **Hold.** A `Retry-After` is said by a dependency and not to a call: none is made before it is over.
-//! - **Rate.** The configured one, if any. When the other side throttles, it is halved (the one measured over the
-//!   last ten seconds where none is configured), and from then on a rate is learnt that stays close below what the
-//!   other side allows: see `learnt.rs`. What was learnt is forgotten when no call has had to wait for it for
-//!   `memory`.
+//! Why not every refusal halves the rate: when a dependency begins to throttle, every call in flight is
+//! refused for the same reason. 64 calls would halve the rate 64 times. So a refusal counts only if a call
+//! was made since the last one that did.
 //!
-//! Why a rate is not halved by every refusal: when a dependency begins to throttle, every call in flight brings the
-//! same news. 64 calls would halve the rate 64 times, to nothing, for a single reason. So a refusal counts only if
-//! a call was made since the last one that did; during a hold none is made.
-//!
-//! Calls at a learnt rate are evenly spaced, and idle time is not saved up: a limit that allows no bursts would
+//! Calls at a learnt rate are evenly spaced, and idle time is not saved up: a limit without bursts would
 //! refuse them.
 //!
 //! Invariants:
-//! - no more than `in_flight` slots are out, but for those given before the limit was lowered
-//! - over any span, no more calls are admitted than the rate allows in it and in
-//!   [`limits::RATE_BURST`], and one
-//! - [`Pass::WaitUntil`] is always later than `now`; asking then finds the rate ready
+//! - no more than `in_flight` slots are out, except those given before the limit was lowered
+//! - over any span, no more calls are admitted than the rate allows in it and in [`limits::RATE_BURST`], and
+//!   one
+//! - [`ThrottlePass::WaitUntil`] is always later than `now`; asking then finds the rate ready
 //! - a rate never falls below one call in [`limits::RATE_MEASURED_OVER`], so it can always grow back
 
 mod learnt;
@@ -29,49 +25,38 @@ mod learnt;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use self::learnt::Learnt;
+use self::learnt::LearntRate;
 use crate::limits;
 use crate::policy::window::CallWindow;
 use crate::text::{Rate, Share};
 use crate::time::Timestamp;
 
-/// The limits of one dependency. Any values will do: their types have been checked.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ThrottleSettings {
-    /// Calls in flight at once.
     pub in_flight: NonZeroU32,
-    /// Calls a second, if that is limited.
     pub rate: Option<Rate>,
-    /// By how much a rate that was cut grows in a second beyond what is known to go well.
     pub growth: Share,
-    /// For how long a limit that was met is remembered.
     pub memory: Duration,
 }
 
-/// Holds back the calls to one dependency, whoever makes them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Throttle {
     in_flight: u32,
     hold_until: Option<Timestamp>,
     /// When the next call is due at the current rate; calls may run ahead of it by the burst.
     next_at: Timestamp,
-    /// What is known of the other side's limit since it throttled.
-    learnt: Option<Learnt>,
+    learnt: Option<LearntRate>,
     recent: Option<CallWindow>,
 }
 
-/// Whether a call may be made now.
 #[derive(Debug)]
-pub enum Pass {
-    /// Yes, in this slot.
+pub enum ThrottlePass {
     Go(Slot),
-    /// Not before another call ends.
     Full,
-    /// Not before then.
     WaitUntil(Timestamp),
 }
 
-/// The room that one call takes, until it is released. A slot that is dropped is never free again.
+/// The room of one call, until it is released. A slot that is dropped is never free again.
 #[derive(Debug)]
 #[must_use = "a slot is given back by `release`"]
 pub struct Slot {
@@ -79,43 +64,42 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// The slot of a call that was let in without asking, and counted by [`Throttle::take_stock`].
+    /// The slot of a call that was admitted by [`Throttle::flows_until`] and counted by
+    /// [`Throttle::take_stock`].
     pub(crate) const fn of_free_call() -> Self {
         Self { _only_made_here: () }
     }
 }
 
 impl Throttle {
-    /// Nothing is in flight and nobody has asked us to wait.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Asks to make one call now.
     #[inline]
-    pub fn admit(&mut self, settings: &ThrottleSettings, now: Timestamp) -> Pass {
+    pub fn admit(&mut self, settings: &ThrottleSettings, now: Timestamp) -> ThrottlePass {
         if let Some(until) = self.hold_until {
             if now < until {
-                return Pass::WaitUntil(until);
+                return ThrottlePass::WaitUntil(until);
             }
             self.hold_until = None;
         }
         if self.in_flight >= settings.in_flight.get() {
-            return Pass::Full;
+            return ThrottlePass::Full;
         }
         if let Some(until) = self.paced(settings, now) {
-            return Pass::WaitUntil(until);
+            return ThrottlePass::WaitUntil(until);
         }
         self.recent.get_or_insert_with(|| CallWindow::new(limits::RATE_MEASURED_OVER, now)).count_call(now);
         self.in_flight += 1;
-        Pass::Go(Slot { _only_made_here: () })
+        ThrottlePass::Go(Slot { _only_made_here: () })
     }
 
-    /// Until when calls may be let in without it, as long as no more than `in_flight` of them are out: nothing
-    /// else limits them, and until then they are counted alike. None if something does.
+    /// Until when calls may be admitted without [`Self::admit`], as long as at most `in_flight` of them are
+    /// out: nothing else limits them, and until then they are counted alike. `None` if something does.
     ///
-    /// Who does so tells it by [`Self::take_stock`] before it asks anything else.
+    /// A caller that uses this must report the calls by [`Self::take_stock`] before any other question.
     #[must_use]
     pub fn flows_until(&self, settings: &ThrottleSettings) -> Option<Timestamp> {
         let is_calm = self.hold_until.is_none() && self.learnt.is_none() && settings.rate.is_none();
@@ -123,7 +107,7 @@ impl Throttle {
         is_calm.then(|| recent.counts_alike_until())
     }
 
-    /// Learns that so many calls were let in without it, and how many are in flight in all by now.
+    /// Counts calls that were admitted by [`Self::flows_until`]; `in_flight` is the current total.
     pub fn take_stock(&mut self, let_in: u32, in_flight: u32, at: Timestamp) {
         if let Some(recent) = self.recent.as_mut().filter(|_| let_in > 0) {
             recent.count_calls(let_in, at);
@@ -131,7 +115,7 @@ impl Throttle {
         self.in_flight = in_flight;
     }
 
-    /// Gives a slot back when its call has ended, however it ended.
+    /// Returns a slot when its call has ended, however it ended.
     ///
     /// # Panics
     ///
@@ -142,7 +126,6 @@ impl Throttle {
         self.in_flight -= 1;
     }
 
-    /// The other side asked us to wait: holds the dependency for that long and halves the rate.
     pub fn throttled(&mut self, settings: &ThrottleSettings, retry_after: Option<Duration>, now: Timestamp) {
         let hold = retry_after.unwrap_or_default().min(limits::RETRY_AFTER_MAX);
         let known = self.learnt.take().filter(|learnt| !learnt.is_forgotten(settings, now));
@@ -154,7 +137,7 @@ impl Throttle {
             learnt
         } else {
             let measured = self.measured(now);
-            Learnt::new(settings.rate.map_or(measured, Rate::as_per_second), measured, now)
+            LearntRate::new(settings.rate.map_or(measured, Rate::as_per_second), measured, now)
         };
         // Nothing is learnt before calls are made again.
         if retry_after.is_some() {
@@ -169,26 +152,22 @@ impl Throttle {
         self.learnt = Some(learnt);
     }
 
-    /// Until when nobody may call because the other side said so; it may be over.
     #[must_use]
     pub const fn hold_until(&self) -> Option<Timestamp> {
         self.hold_until
     }
 
-    /// Calls that were admitted and have not been released.
     #[must_use]
     pub const fn in_flight(&self) -> u32 {
         self.in_flight
     }
 
-    /// The rate at which calls are admitted now; none if nothing limits it.
     #[must_use]
     pub fn current_rate(&self, settings: &ThrottleSettings, now: Timestamp) -> Option<Rate> {
         let learnt = self.learnt.as_ref().filter(|learnt| !learnt.is_forgotten(settings, now));
         learnt.map(|learnt| learnt.rate(settings)).map_or(settings.rate, Rate::per_second)
     }
 
-    /// Until when the next call has to wait to keep the rate; none if it is made now.
     #[inline]
     fn paced(&mut self, settings: &ThrottleSettings, now: Timestamp) -> Option<Timestamp> {
         if self.learnt.is_some() {
@@ -217,10 +196,9 @@ impl Throttle {
         None
     }
 
-    /// Calls a second over the last ten seconds.
     fn measured(&self, now: Timestamp) -> f64 {
         let measured = self.recent.as_ref().map_or(0.0, |recent| {
-            // A single second is too short to tell a burst from a rate.
+            // A single second is too short to distinguish a burst from a rate.
             let span = recent.covered(now).max(Duration::from_secs(1));
             f64::from(recent.calls(now).made) / span.as_secs_f64()
         });
@@ -228,13 +206,13 @@ impl Throttle {
     }
 }
 
-/// One call in the time over which rates are measured: what is slower could not be told from nothing.
+/// One call in the time over which rates are measured: a slower rate could not be measured.
 fn floor() -> f64 {
     1.0 / limits::RATE_MEASURED_OVER.as_secs_f64()
 }
 
 fn interval(rate: f64) -> Duration {
-    // Rounded up, so that no span holds more calls than the rate allows; a cast stops at the ends.
+    // Rounded up, so that no span has more calls than the rate allows; a cast saturates.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and it saturates")]
     Duration::from_nanos((1e9 / rate).ceil() as u64)
 }
@@ -260,17 +238,15 @@ mod tests {
         }
     }
 
-    /// A `Retry-After` of so many seconds.
     const S1: Option<Duration> = Some(Duration::from_secs(1));
     const S5: Option<Duration> = Some(Duration::from_secs(5));
     const S30: Option<Duration> = Some(Duration::from_secs(30));
     const YEARS: Option<Duration> = Some(limits::DURATION_MAX);
 
-    /// Makes calls that end at once, as many as are let through at that moment.
     fn admitted(throttle: &mut Throttle, settings: &ThrottleSettings, calls: u32, now: Timestamp) -> u32 {
         let mut count = 0;
         for _ in 0..calls {
-            if let Pass::Go(slot) = throttle.admit(settings, now) {
+            if let ThrottlePass::Go(slot) = throttle.admit(settings, now) {
                 throttle.release(slot);
                 count += 1;
             }
@@ -286,14 +262,17 @@ mod tests {
     fn calls_in_flight_are_bounded() {
         let two = settings(2, None);
         let mut throttle = Throttle::new();
-        let Pass::Go(first) = throttle.admit(&two, START) else { panic!("there is room") };
-        let Pass::Go(second) = throttle.admit(&two, START) else { panic!("there is room") };
-        assert!(matches!(throttle.admit(&two, START), Pass::Full));
+        let ThrottlePass::Go(first) = throttle.admit(&two, START) else { panic!("there is room") };
+        let ThrottlePass::Go(second) = throttle.admit(&two, START) else { panic!("there is room") };
+        assert!(matches!(throttle.admit(&two, START), ThrottlePass::Full));
         throttle.release(first);
-        assert!(matches!(throttle.admit(&settings(1, None), START), Pass::Full), "the limit was lowered");
+        assert!(
+            matches!(throttle.admit(&settings(1, None), START), ThrottlePass::Full),
+            "the limit was lowered"
+        );
         throttle.release(second);
         assert_eq!(throttle.in_flight(), 0);
-        assert!(matches!(throttle.admit(&settings(1, None), START), Pass::Go(_)));
+        assert!(matches!(throttle.admit(&settings(1, None), START), ThrottlePass::Go(_)));
     }
 
     #[test]
@@ -339,15 +318,14 @@ mod tests {
             assert_eq!(throttle.hold_until(), expected, "{name}");
             let Some(until) = expected else { continue };
             let early = throttle.admit(&limits, until - Duration::from_nanos(1));
-            assert!(matches!(early, Pass::WaitUntil(at) if at == until), "{name}: held");
-            assert!(matches!(throttle.admit(&limits, until), Pass::Go(_)), "{name}: over");
+            assert!(matches!(early, ThrottlePass::WaitUntil(at) if at == until), "{name}: held");
+            assert!(matches!(throttle.admit(&limits, until), ThrottlePass::Go(_)), "{name}: over");
             assert_eq!(throttle.hold_until(), None, "{name}: over");
         }
     }
 
     #[test]
     fn a_rate_is_halved_once_for_one_reason() {
-        // When it is throttled, with what `Retry-After`, and how many calls are asked for before.
         #[rustfmt::skip]
         let cases = [
             ("not throttled",                       vec![],                                              100.0),
@@ -369,7 +347,6 @@ mod tests {
         }
     }
 
-    /// Asks for a call in every millisecond of so many seconds, and says how many were let through in each.
     fn pressed(throttle: &mut Throttle, settings: &ThrottleSettings, from: u64, seconds: u64) -> Vec<u32> {
         let second = |second: u64| {
             let millis = from + second * 1_000..from + (second + 1) * 1_000;
@@ -378,7 +355,6 @@ mod tests {
         (0..seconds).map(second).collect()
     }
 
-    /// One to which 20 calls a second were made for 20 seconds, and that throttled then.
     fn throttled_at_twenty(limits: &ThrottleSettings) -> Throttle {
         let mut throttle = Throttle::new();
         for ms in (0..20_000).step_by(50) {
@@ -490,12 +466,12 @@ mod tests {
             for act in acts {
                 match act {
                     Act::Admit => match throttle.admit(&limits, now) {
-                        Pass::Go(slot) => {
+                        ThrottlePass::Go(slot) => {
                             slots.push(slot);
                             admitted_at.push(now);
                         }
-                        Pass::Full => prop_assert_eq!(slots.len(), in_flight as usize),
-                        Pass::WaitUntil(at) => prop_assert!(at > now),
+                        ThrottlePass::Full => prop_assert_eq!(slots.len(), in_flight as usize),
+                        ThrottlePass::WaitUntil(at) => prop_assert!(at > now),
                     },
                     Act::Release => slots.pop().into_iter().for_each(|slot| throttle.release(slot)),
                     Act::Throttled { retry_after_ms } => {
@@ -518,8 +494,8 @@ mod tests {
             }
             for (name, is_last) in [("the hold", false), ("the rate", false), ("nothing", true)] {
                 match throttle.admit(&limits, now) {
-                    Pass::Go(_) => break,
-                    Pass::WaitUntil(at) if !is_last => now = at,
+                    ThrottlePass::Go(_) => break,
+                    ThrottlePass::WaitUntil(at) if !is_last => now = at,
                     stuck => prop_assert!(false, "waiting for {name} gave {stuck:?}"),
                 }
             }

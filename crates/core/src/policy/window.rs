@@ -1,86 +1,74 @@
-//! Counts calls and failures over a sliding time, in memory that never grows.
+//! Counts calls and failures over a sliding time, in constant memory.
 //!
-//! The time is cut into sixteen equal parts; a part that has grown too old is dropped whole. So
-//! what is counted is never older than the time asked for, and at least fifteen sixteenths of that
-//! time are always covered. Counting a call is one comparison and one addition; the sums are made
-//! only when someone asks for them, which is on a failure.
+//! The time is cut into sixteen equal parts; a part that is too old is dropped whole. So nothing older than
+//! the time asked for is counted, and at least fifteen sixteenths of that time are always covered. Counting a
+//! call is one comparison and one addition; the sums are made only on request, which is on a failure.
 
 use std::time::Duration;
 
 use crate::time::Timestamp;
 
-/// Into how many parts the time is cut.
 const PARTS: u32 = 16;
 const BUCKETS: usize = PARTS as usize;
 
-/// The calls of the last so many seconds.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CallWindow {
     within: Duration,
     /// A ring; the one after `newest` is the oldest.
-    buckets: [Calls; BUCKETS],
+    buckets: [CallCounts; BUCKETS],
     newest: usize,
     newest_ends_at: Timestamp,
     began_at: Timestamp,
 }
 
-/// How many calls there were, and how many of them failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Calls {
-    /// All of them.
+pub(crate) struct CallCounts {
     pub(crate) made: u32,
-    /// Those that failed.
     pub(crate) failed: u32,
 }
 
 impl CallWindow {
-    /// Nothing has been counted yet.
     pub(crate) fn new(within: Duration, now: Timestamp) -> Self {
         Self {
             within,
-            buckets: [Calls::default(); BUCKETS],
+            buckets: [CallCounts::default(); BUCKETS],
             newest: 0,
             newest_ends_at: now + bucket_width(within),
             began_at: now,
         }
     }
 
-    /// The time it slides over.
     pub(crate) const fn within(&self) -> Duration {
         self.within
     }
 
-    /// Until when what is counted falls into one and the same part, whenever exactly it was.
+    /// Until when what is counted falls into the same part, whenever exactly it was.
     pub(crate) const fn counts_alike_until(&self) -> Timestamp {
         self.newest_ends_at
     }
 
-    /// Counts a call that did not fail.
     #[inline]
     pub(crate) fn count_call(&mut self, now: Timestamp) {
         let bucket = self.slide_to(now);
         bucket.made = bucket.made.saturating_add(1);
     }
 
-    /// Counts several calls that did not fail.
     pub(crate) fn count_calls(&mut self, calls: u32, now: Timestamp) {
         let bucket = self.slide_to(now);
         bucket.made = bucket.made.saturating_add(calls);
     }
 
-    /// Counts a call that failed.
     pub(crate) fn count_failure(&mut self, now: Timestamp) {
         let bucket = self.slide_to(now);
         bucket.made = bucket.made.saturating_add(1);
         bucket.failed = bucket.failed.saturating_add(1);
     }
 
-    /// What was counted within the time that ends now.
-    pub(crate) fn calls(&self, now: Timestamp) -> Calls {
+    pub(crate) fn calls(&self, now: Timestamp) -> CallCounts {
         let dropped = self.parts_to_drop(now);
-        let mut sum = Calls::default();
+        let mut sum = CallCounts::default();
         for age in dropped..BUCKETS {
-            // `age` counts from the oldest, which stands right after the newest.
+            // `age` counts from the oldest, which is right after the newest.
             let bucket = self.buckets[(self.newest + 1 + age) % BUCKETS];
             sum.made = sum.made.saturating_add(bucket.made);
             sum.failed = sum.failed.saturating_add(bucket.failed);
@@ -88,7 +76,7 @@ impl CallWindow {
         sum
     }
 
-    /// How much time [`Self::calls`] looks back on: less than all of it just after the start.
+    /// The time that [`Self::calls`] covers: less than all of it just after the start.
     pub(crate) fn covered(&self, now: Timestamp) -> Duration {
         let width = bucket_width(self.within);
         let mut newest_for = (now + width).since(self.newest_ends_at);
@@ -99,7 +87,6 @@ impl CallWindow {
         now.since(self.began_at).min(width * (PARTS - 1) + newest_for)
     }
 
-    /// Keeps the calls and forgets that some of them failed.
     pub(crate) fn forget_failures(&mut self) {
         for bucket in &mut self.buckets {
             bucket.failed = 0;
@@ -107,7 +94,7 @@ impl CallWindow {
     }
 
     #[inline]
-    fn slide_to(&mut self, now: Timestamp) -> &mut Calls {
+    fn slide_to(&mut self, now: Timestamp) -> &mut CallCounts {
         if now >= self.newest_ends_at {
             self.drop_old(now);
         }
@@ -123,12 +110,11 @@ impl CallWindow {
         }
         for _ in 0..dropped {
             self.newest = (self.newest + 1) % BUCKETS;
-            self.buckets[self.newest] = Calls::default();
+            self.buckets[self.newest] = CallCounts::default();
             self.newest_ends_at = self.newest_ends_at + bucket_width(self.within);
         }
     }
 
-    /// How many of the oldest parts no longer belong to the time that ends now.
     fn parts_to_drop(&self, now: Timestamp) -> usize {
         if now < self.newest_ends_at {
             return 0;
@@ -166,9 +152,9 @@ mod tests {
             let mut window = CallWindow::new(Duration::from_secs(16), at(0));
             window.count_call(at(0));
             window.count_failure(at(0));
-            assert_eq!(window.calls(at(later)), Calls { made, failed }, "{name}, only looked at");
+            assert_eq!(window.calls(at(later)), CallCounts { made, failed }, "{name}, only looked at");
             window.count_call(at(later));
-            assert_eq!(window.calls(at(later)), Calls { made: made + 1, failed }, "{name}");
+            assert_eq!(window.calls(at(later)), CallCounts { made: made + 1, failed }, "{name}");
         }
     }
 

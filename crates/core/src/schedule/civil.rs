@@ -1,4 +1,4 @@
-//! Minutes of a calendar, as clocks on a wall show them, whatever zone they hang in.
+//! Minutes of a calendar in local time, without a zone.
 
 use jiff::ToSpan;
 use jiff::civil::{Date, date};
@@ -7,17 +7,17 @@ pub(super) const MINUTES_PER_DAY: u32 = 24 * 60;
 const SECONDS_PER_MINUTE: i64 = 60;
 const DAY: i64 = MINUTES_PER_DAY as i64;
 
-/// A minute of a calendar, counted from the start of 1970.
+/// Counted from the start of 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct CivilMinute(i64);
 
 impl CivilMinute {
-    /// The first one that begins at or after that many seconds of the calendar.
+    /// The first minute that begins at or after this second.
     pub(super) const fn from_second(second: i64) -> Self {
         Self(-(-second).div_euclid(SECONDS_PER_MINUTE))
     }
 
-    /// When it begins, in seconds of the calendar.
+    /// Its first second.
     pub(super) const fn as_second(self) -> i64 {
         self.0 * SECONDS_PER_MINUTE
     }

@@ -1,27 +1,24 @@
-//! Cron expressions: five fields that say which minutes of a calendar are meant.
+//! Cron expressions: minute, hour, day, month, weekday.
 //!
-//! Minute, hour, day, month, weekday; each a list of `*`, `5`, `1-5`, `*/10`, `1-30/2` and `20/10`, months and
-//! weekdays also by the first three letters of their names. Days may be `L` (the last of the month) and `15W`
-//! (the working day nearest the 15th, within the month); weekdays `5L` (the last Friday) and `5#3` (the third).
-//! If neither the day nor the weekday begins with `*`, either will do; otherwise both must fit. That is what
-//! every cron has done since the first, and what people have come to rely on.
+//! Each field is a list of `*`, `5`, `1-5`, `*/10`, `1-30/2` and `20/10`; months and weekdays may use the first
+//! three letters of their names. Days may be `L` (the last of the month) and `15W` (the working day nearest the
+//! 15th, within the month); weekdays `5L` (the last Friday) and `5#3` (the third). If neither day nor weekday
+//! begins with `*`, either may match; otherwise both must, as in every cron.
 //!
-//! The fields are read here since the libraries at hand look four years ahead at most, which some leap days
-//! are not within, forget `L` in December, and ask the machine for its time zones. One of them judges our
-//! reading in the tests.
+//! Parsed here because the available libraries look at most four years ahead (too short for some leap days),
+//! miss `L` in December, and use the machine's time zones. The tests compare with one of them.
 //!
-//! Invariants: an expression that can never fire is no expression; and nothing here knows of time zones.
+//! Invariants: an expression that can never fire is invalid; nothing here depends on time zones.
 
 use jiff::civil::Date;
 
 use super::civil::{CivilMinute, MINUTES_PER_DAY};
 
-/// The hours of a day, as a set.
+/// Bit set of all hours of a day.
 const ALL_HOURS: u64 = (1 << 24) - 1;
-/// After so many years the calendar repeats itself, weekdays included.
+/// The calendar, weekdays included, repeats after this many years.
 const CALENDAR_YEARS: i16 = 400;
 
-/// A cron expression that fires now and then.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cron {
     text: String,
@@ -32,116 +29,81 @@ pub struct Cron {
     weekdays: Weekdays,
 }
 
-/// Days of a month; sets have a bit for each.
+/// Bit sets of days of a month.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Days {
     plain: u64,
-    /// Those whose nearest working day is meant.
+    /// Days given as `15W`.
     nearest: u64,
-    last: Last,
-    begins: Begins,
+    last: LastDay,
+    begins: FieldStart,
 }
 
-/// Weekdays, with Sunday as 0.
+/// Bit sets, Sunday is 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Weekdays {
     plain: u64,
-    /// Those of which the last of a month is meant.
+    /// Weekdays given as `5L`.
     last: u64,
-    /// Those of which the first, second … of a month is meant.
+    /// Weekdays given as `5#n`.
     nth: [u64; 5],
-    begins: Begins,
+    begins: FieldStart,
 }
 
-/// Whether the last day of a month is meant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Last {
+enum LastDay {
     Meant,
     #[default]
     NotMeant,
 }
 
-/// How a field begins, which says how days and weekdays go together.
+/// Whether a field begins with `*`, which decides how days and weekdays combine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Begins {
+enum FieldStart {
     WithStar,
     #[default]
     Otherwise,
 }
 
-/// Why a text is no cron expression.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidCron {
-    /// Not five fields.
     #[error("it has {found} fields")]
-    Fields {
-        /// How many.
-        found: usize,
-    },
-    /// Something that a field cannot hold.
-    #[error("`{item}` is no {field}")]
-    Item {
-        /// What was written.
-        item: String,
-        /// Of which field.
-        field: &'static str,
-    },
-    /// Something beyond the field's ends.
-    #[error("the {field} `{item}` lies outside {min} to {max}")]
-    OutOfRange {
-        /// What was written.
-        item: String,
-        /// Of which field.
-        field: &'static str,
-        /// The least there is.
-        min: u8,
-        /// The most.
-        max: u8,
-    },
-    /// A range whose end comes first.
+    Fields { found: usize },
+    #[error("invalid {field} `{item}`")]
+    Item { item: String, field: &'static str },
+    #[error("the {field} `{item}` is out of range: {min} to {max}")]
+    OutOfRange { item: String, field: &'static str, min: u8, max: u8 },
     #[error("the range `{item}` runs backwards")]
-    Backwards {
-        /// What was written.
-        item: String,
-    },
-    /// A step of nothing, or wider than the field.
-    #[error("the step of `{item}` lies outside 1 to {max}")]
-    Step {
-        /// What was written.
-        item: String,
-        /// The widest.
-        max: u8,
-    },
-    /// No calendar has such a day.
-    #[error("no month has such a day, so it never fires")]
+    Backwards { item: String },
+    #[error("the step of `{item}` is out of range: 1 to {max}")]
+    Step { item: String, max: u8 },
+    #[error("it never fires: no month has such a day")]
     Never,
 }
 
-/// What a field may hold.
-struct Field {
+struct CronField {
     name: &'static str,
     min: u8,
     max: u8,
-    /// Names for the values from the least on.
+    /// Names of the values, from the smallest.
     names: &'static [&'static str],
 }
 
-const MINUTE: Field = Field { name: "minute", min: 0, max: 59, names: &[] };
-const HOUR: Field = Field { name: "hour", min: 0, max: 23, names: &[] };
-const DAY: Field = Field { name: "day of the month", min: 1, max: 31, names: &[] };
-const MONTH: Field = Field {
+const MINUTE: CronField = CronField { name: "minute", min: 0, max: 59, names: &[] };
+const HOUR: CronField = CronField { name: "hour", min: 0, max: 23, names: &[] };
+const DAY: CronField = CronField { name: "day of the month", min: 1, max: 31, names: &[] };
+const MONTH: CronField = CronField {
     name: "month",
     min: 1,
     max: 12,
     names: &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"],
 };
-const WEEKDAY: Field =
-    Field { name: "weekday", min: 0, max: 7, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] };
-/// How Sunday is also written.
+const WEEKDAY: CronField =
+    CronField { name: "weekday", min: 0, max: 7, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] };
+/// Sunday may be 7.
 const SUNDAY_AGAIN: u8 = 7;
 
 impl Cron {
-    /// Reads five fields.
     pub fn parse(text: &str) -> Result<Self, InvalidCron> {
         let fields: Vec<&str> = text.split_whitespace().collect();
         let [minutes, hours, days, months, weekdays] = fields[..] else {
@@ -164,24 +126,20 @@ impl Cron {
         }
     }
 
-    /// The five fields, with one space between them.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether it fires in every hour of the days on which it fires: such a cron is about the time that
-    /// passes, not about what clocks on the wall show.
+    /// Whether it fires in every hour of its days: such a cron counts elapsed time rather than local time.
     pub(super) const fn is_of_every_hour(&self) -> bool {
         self.hours == ALL_HOURS
     }
 
-    /// Whether it fires in that minute.
     pub(super) fn has(&self, minute: CivilMinute) -> bool {
         self.next(minute, minute.plus(1)) == Some(minute)
     }
 
-    /// The first minute in which it fires, of those from the one on until before the other.
     pub(super) fn next(&self, from: CivilMinute, until: CivilMinute) -> Option<CivilMinute> {
         let first = from.date();
         let (mut year, mut month) = (first.year(), first.month());
@@ -208,7 +166,7 @@ impl Cron {
         }
     }
 
-    /// The first minute of a day in which it fires, from that one on.
+    /// The first minute of a day in which it fires, at or after this one.
     fn time_from(&self, at_least: u32) -> Option<u32> {
         debug_assert!(at_least < MINUTES_PER_DAY);
         let (hour, minute) = (at_least / 60, at_least % 60);
@@ -220,7 +178,6 @@ impl Cron {
         (later != 0).then(|| later.trailing_zeros() * 60 + self.minutes.trailing_zeros())
     }
 
-    /// The days of a month on which it fires.
     fn days_of(&self, year: i16, month: i8) -> u64 {
         if self.months >> month & 1 == 0 {
             return 0;
@@ -231,18 +188,16 @@ impl Cron {
         let month = Month { length, first_weekday: weekday };
         let (days, weekdays) = (self.days.of(&month), self.weekdays.of(&month));
         match (self.days.begins, self.weekdays.begins) {
-            (Begins::Otherwise, Begins::Otherwise) => days | weekdays,
-            (Begins::WithStar, _) | (_, Begins::WithStar) => days & weekdays,
+            (FieldStart::Otherwise, FieldStart::Otherwise) => days | weekdays,
+            (FieldStart::WithStar, _) | (_, FieldStart::WithStar) => days & weekdays,
         }
     }
 }
 
-/// A set with all bits below that one.
 const fn below(bit: i8) -> u64 {
     (1 << bit) - 1
 }
 
-/// A month, as far as weekdays go.
 struct Month {
     length: u8,
     first_weekday: u8,
@@ -253,12 +208,12 @@ impl Month {
         1..=self.length
     }
 
-    /// The weekday of a day, Sunday as 0.
+    /// Sunday is 0.
     const fn weekday(&self, day: u8) -> u8 {
         (self.first_weekday + day - 1) % 7
     }
 
-    /// The working day nearest to a day, within the month.
+    /// Within the month.
     const fn nearest_working_day(&self, day: u8) -> u8 {
         match self.weekday(day) {
             6 if day == 1 => 3,
@@ -272,10 +227,10 @@ impl Month {
 
 impl Days {
     fn parse(text: &str) -> Result<Self, InvalidCron> {
-        let mut days = Self { begins: Begins::of(text), ..Self::default() };
+        let mut days = Self { begins: FieldStart::of(text), ..Self::default() };
         for item in text.split(',') {
             if item.eq_ignore_ascii_case("l") {
-                days.last = Last::Meant;
+                days.last = LastDay::Meant;
             } else if let Some(day) = item.strip_suffix(['W', 'w']) {
                 days.nearest |= 1 << DAY.value(day, item)?;
             } else {
@@ -287,7 +242,7 @@ impl Days {
 
     fn of(&self, month: &Month) -> u64 {
         let mut set = self.plain;
-        if self.last == Last::Meant {
+        if self.last == LastDay::Meant {
             set |= 1 << month.length;
         }
         for day in month.days().filter(|day| self.nearest >> day & 1 == 1) {
@@ -299,7 +254,7 @@ impl Days {
 
 impl Weekdays {
     fn parse(text: &str) -> Result<Self, InvalidCron> {
-        let mut weekdays = Self { begins: Begins::of(text), ..Self::default() };
+        let mut weekdays = Self { begins: FieldStart::of(text), ..Self::default() };
         for item in text.split(',') {
             let set = |day: &str| Ok(folded(1 << WEEKDAY.value(day, item)?));
             if let Some(day) = item.strip_suffix(['L', 'l']) {
@@ -328,24 +283,23 @@ impl Weekdays {
     }
 }
 
-/// Sunday, which may be written as 0 and as 7, as 0.
+/// Folds Sunday as 7 into 0.
 const fn folded(set: u64) -> u64 {
     (set | set >> SUNDAY_AGAIN) & 0b111_1111
 }
 
-impl Begins {
+impl FieldStart {
     fn of(text: &str) -> Self {
         if text.starts_with('*') { Self::WithStar } else { Self::Otherwise }
     }
 }
 
-impl Field {
-    /// A list.
+impl CronField {
     fn set(&self, text: &str) -> Result<u64, InvalidCron> {
         text.split(',').try_fold(0, |set, item| Ok(set | self.item(item)?))
     }
 
-    /// `*`, a value or a range, and how far apart.
+    /// `*`, a value or a range, with an optional step.
     fn item(&self, item: &str) -> Result<u64, InvalidCron> {
         let (range, step) = match item.split_once('/') {
             Some((range, step)) => (range, Some(step)),
@@ -376,7 +330,7 @@ impl Field {
             .ok_or_else(|| InvalidCron::Step { item: item.to_owned(), max: self.max })
     }
 
-    /// A value where a range ends: after Saturday comes Sunday.
+    /// After Saturday (6) comes Sunday (7).
     fn range_end(&self, text: &str, item: &str) -> Result<u8, InvalidCron> {
         match self.value(text, item)? {
             0 if self.max == SUNDAY_AGAIN && text.eq_ignore_ascii_case("sun") => Ok(SUNDAY_AGAIN),

@@ -1,95 +1,84 @@
-//! What a rule book wants done at times: events to emit, and dead letters to bring back.
+//! Jobs that a rule book schedules: events to emit, and dead letters to replay.
 //!
-//! Invariant: the event of a fire depends on the book and the fire time and on nothing else, so one that is
-//! emitted again, after a crash or by a clock that was set back, is known for the same event.
+//! Invariant: the event of a fire depends on the book and the fire time alone, so a repeated emission (after a
+//! crash, or a clock set back) is recognised as a duplicate.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::json;
 
-use super::{CatchUp, Schedule};
+use super::{CatchUp, CronSchedule};
 use crate::book::RuleBook;
 use crate::book::connectors::schedule::{self, Missed};
-use crate::book::model::Source;
+use crate::book::model::SourceEntry;
 use crate::event::Event;
 use crate::event::attribute::{
-    ContentType, CorrelationId, EventId, EventSource, EventType, SessionKey, Subject,
+    ContentType, CorrelationId, EventId, EventSource, EventSubject, EventType, SessionKey,
 };
 use crate::event::idempotency::schedule_event_id;
 use crate::limits;
 use crate::time::Timestamp;
 
-/// What the source of every event that a schedule emits begins with; its name follows.
+/// Prefix of the source of emitted events; the schedule's name follows.
 pub const SOURCE_PREFIX: &str = "/schedules/";
 
-/// Something to do at times.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
-    /// When.
-    pub schedule: Schedule,
-    /// What becomes of fires that were missed.
+pub struct ScheduledJob {
+    pub schedule: CronSchedule,
     pub catch_up: CatchUp,
-    /// What.
-    pub act: Act,
+    pub act: ScheduledAction,
 }
 
-/// What is done when a plan fires.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Act {
-    /// An event is emitted.
+pub enum ScheduledAction {
     Emit(Arc<Emission>),
-    /// Dead letters are brought back whose rule names this cron.
+    /// Replays the dead letters whose rule names this cron.
     BringBack,
 }
 
-/// The events that a schedule emits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Emission {
-    /// The name of the source in the book.
     pub name: String,
-    /// Their type.
     pub event_type: EventType,
     source: EventSource,
-    subject: Option<Subject>,
+    subject: Option<EventSubject>,
     session: Option<SessionKey>,
-    /// The data that the book states.
     data: Option<Bytes>,
 }
 
-impl Plan {
-    /// The name by which it is remembered how far the plan has come.
+impl ScheduledJob {
+    /// The key under which the job's progress is stored.
     #[must_use]
     pub fn memo_name(&self) -> String {
         match &self.act {
-            Act::Emit(emission) => format!("schedule:{}", emission.name),
-            Act::BringBack => format!("reprocess:{}", self.schedule.cron()),
+            ScheduledAction::Emit(emission) => format!("schedule:{}", emission.name),
+            ScheduledAction::BringBack => format!("reprocess:{}", self.schedule.cron()),
         }
     }
 
-    fn of_source(name: &str, source: &Source) -> Option<Self> {
-        let schedule = source.endpoint.settings::<schedule::Schedule>()?;
+    fn of_source(name: &str, source: &SourceEntry) -> Option<Self> {
+        let schedule = source.endpoint.settings::<schedule::ScheduleSettings>()?;
         let emission = Emission {
             name: name.to_owned(),
             event_type: EventType::new(source.event_type.as_deref()?).ok()?,
             source: EventSource::new(&format!("{SOURCE_PREFIX}{name}")).ok()?,
-            subject: source.subject.as_deref().and_then(|text| Subject::new(text).ok()),
+            subject: source.subject.as_deref().and_then(|text| EventSubject::new(text).ok()),
             session: source.session.as_deref().and_then(|text| SessionKey::new(text).ok()),
             data: schedule.data.clone().map(Bytes::from),
         };
         Some(Self {
-            schedule: Schedule::new(&schedule.cron, schedule.zone.as_deref().unwrap_or("UTC")).ok()?,
+            schedule: CronSchedule::new(&schedule.cron, schedule.zone.as_deref().unwrap_or("UTC")).ok()?,
             catch_up: CatchUp {
                 missed: schedule.missed,
                 within: schedule.missed_within.unwrap_or(limits::FIRES_CAUGHT_UP_WITHIN),
             },
-            act: Act::Emit(Arc::new(emission)),
+            act: ScheduledAction::Emit(Arc::new(emission)),
         })
     }
 }
 
 impl Emission {
-    /// The event of a fire.
     #[must_use]
     pub fn event(&self, fire_at: Timestamp) -> Event {
         let told = || Bytes::from(json!({ "schedule": self.name, "fire_at": fire_at }).to_string());
@@ -102,7 +91,7 @@ impl Emission {
             time: Some(fire_at),
             content_type: Some(ContentType::new("application/json").expect("a content type of our own")),
             session: self.session.clone(),
-            // Nobody asked for it: what follows from a fire is tied to the fire.
+            // A fire has no cause, so it starts its own correlation.
             correlation_id: CorrelationId::new(&id).ok(),
             traceparent: None,
             extensions: std::collections::BTreeMap::new(),
@@ -111,16 +100,15 @@ impl Emission {
     }
 }
 
-/// Everything that the book wants done at times.
 #[must_use]
-pub fn plans(book: &RuleBook) -> Vec<Plan> {
+pub fn plans(book: &RuleBook) -> Vec<ScheduledJob> {
     let sources = &book.sections().sources;
-    // A book without errors has nothing that could not be read here.
-    let emissions = sources.iter().filter_map(|(name, source)| Plan::of_source(name, &source.value));
-    let bring_back = book.reprocess_crons().into_values().map(|cron| Plan {
-        schedule: Schedule::utc(cron.clone()),
+    // A book without errors has no unreadable schedules.
+    let emissions = sources.iter().filter_map(|(name, source)| ScheduledJob::of_source(name, &source.value));
+    let bring_back = book.reprocess_crons().into_values().map(|cron| ScheduledJob {
+        schedule: CronSchedule::utc(cron.clone()),
         catch_up: CatchUp { missed: Missed::One, within: limits::FIRES_CAUGHT_UP_WITHIN },
-        act: Act::BringBack,
+        act: ScheduledAction::BringBack,
     });
     emissions.chain(bring_back).collect()
 }
@@ -132,7 +120,7 @@ mod tests {
     use super::*;
     use crate::book::connectors::built_in;
 
-    fn plans_of(text: &str) -> Vec<Plan> {
+    fn plans_of(text: &str) -> Vec<ScheduledJob> {
         let reading = crate::book::read(text, built_in());
         plans(&reading.book.unwrap_or_else(|| panic!("{:#?}", reading.problems)))
     }
@@ -169,15 +157,17 @@ services:
         let within = Duration::from_hours(48);
         assert_eq!(plans[0].catch_up, CatchUp { missed: Missed::All, within });
         assert_eq!(plans[1].catch_up, CatchUp { missed: Missed::One, within: Duration::from_hours(24) });
-        let event = |plan: &Plan| match &plan.act {
-            Act::Emit(emission) => emission.event("2026-01-02T08:00:00Z".parse().expect("a time")),
-            Act::BringBack => panic!("a schedule emits"),
+        let event = |plan: &ScheduledJob| match &plan.act {
+            ScheduledAction::Emit(emission) => {
+                emission.event("2026-01-02T08:00:00Z".parse().expect("a time"))
+            }
+            ScheduledAction::BringBack => panic!("a schedule emits"),
         };
         let daily = event(&plans[0]);
         assert_eq!(daily.id.as_str(), "daily@2026-01-02T08:00:00Z");
         assert_eq!(daily.source.as_str(), "/schedules/daily");
         assert_eq!(daily.event_type.as_str(), "report.daily");
-        assert_eq!(daily.subject.as_ref().map(Subject::as_str), Some("all"));
+        assert_eq!(daily.subject.as_ref().map(EventSubject::as_str), Some("all"));
         assert_eq!(daily.session.as_ref().map(SessionKey::as_str), Some("reports"));
         assert_eq!(daily.time.map(|time| time.to_string()).as_deref(), Some("2026-01-02T08:00:00Z"));
         assert_eq!(daily.data, "{\"a\":1}");

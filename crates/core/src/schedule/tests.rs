@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::{CatchUp, Cron, Due, InvalidCron, Mark, Schedule};
+use super::{CatchUp, ClockChange, Cron, CronSchedule, DueFires, InvalidCron};
 use crate::book::connectors::schedule::Missed;
 use crate::limits;
 use crate::time::Timestamp;
@@ -14,8 +14,8 @@ fn at(text: &str) -> Timestamp {
     text.parse().expect("a time")
 }
 
-fn schedule(cron: &str, zone: &str) -> Schedule {
-    Schedule::new(cron, zone).unwrap_or_else(|error| panic!("{error}"))
+fn schedule(cron: &str, zone: &str) -> CronSchedule {
+    CronSchedule::new(cron, zone).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn next(cron: &str, zone: &str, after: &str, count: usize) -> Vec<String> {
@@ -91,7 +91,7 @@ fn what_is_no_cron_is_refused() {
     for (name, cron, expected) in cases {
         assert_eq!(Cron::parse(cron), Err(expected), "{name}");
     }
-    assert!(Schedule::new("* * * * *", "Mars/Base").is_err());
+    assert!(CronSchedule::new("* * * * *", "Mars/Base").is_err());
 }
 
 #[test]
@@ -151,12 +151,12 @@ fn a_fire_is_shown_as_clocks_there_show_it() {
     #[rustfmt::skip]
     let cases = [
         ("as always",           "30 2 * * *", "2026-01-01T00:00:00Z", "Thu 2026-01-01 02:30 CET",  "+01:00", None),
-        ("moved",               "30 2 * * *", "2026-03-29T00:00:00Z", "Sun 2026-03-29 03:30 CEST", "+02:00", Some(Mark::Moved)),
+        ("moved",               "30 2 * * *", "2026-03-29T00:00:00Z", "Sun 2026-03-29 03:30 CEST", "+02:00", Some(ClockChange::Moved)),
         ("not moved",           "30 3 * * *", "2026-03-29T00:00:00Z", "Sun 2026-03-29 03:30 CEST", "+02:00", None),
         ("before the overlap",  "59 1 * * *", "2026-10-24T22:30:00Z", "Sun 2026-10-25 01:59 CEST", "+02:00", None),
-        ("once of two",         "0 2 * * *",  "2026-10-24T22:30:00Z", "Sun 2026-10-25 02:00 CEST", "+02:00", Some(Mark::Once)),
-        ("the first of two",    "0 * * * *",  "2026-10-24T23:30:00Z", "Sun 2026-10-25 02:00 CEST", "+02:00", Some(Mark::FirstOfTwo)),
-        ("the second of two",   "0 * * * *",  "2026-10-25T00:30:00Z", "Sun 2026-10-25 02:00 CET",  "+01:00", Some(Mark::SecondOfTwo)),
+        ("once of two",         "0 2 * * *",  "2026-10-24T22:30:00Z", "Sun 2026-10-25 02:00 CEST", "+02:00", Some(ClockChange::Once)),
+        ("the first of two",    "0 * * * *",  "2026-10-24T23:30:00Z", "Sun 2026-10-25 02:00 CEST", "+02:00", Some(ClockChange::FirstOfTwo)),
+        ("the second of two",   "0 * * * *",  "2026-10-25T00:30:00Z", "Sun 2026-10-25 02:00 CET",  "+01:00", Some(ClockChange::SecondOfTwo)),
         ("after the overlap",   "0 * * * *",  "2026-10-25T01:30:00Z", "Sun 2026-10-25 03:00 CET",  "+01:00", None),
     ];
     for (name, cron, after, local, offset, mark) in cases {
@@ -193,7 +193,7 @@ fn missed_fires_are_caught_up_as_the_book_says() {
         let day = |time: &str| at(&format!("2026-01-01T{time}Z"));
         let due = hourly.due(day(since), day(now), CatchUp { missed, within });
         let fires = fires.split_whitespace().map(|hour| day(&format!("{hour:0>2}:00:00"))).collect();
-        assert_eq!(due, Due { fires, caught_up, lost }, "{name}");
+        assert_eq!(due, DueFires { fires, caught_up, lost }, "{name}");
     }
 }
 
@@ -271,7 +271,7 @@ proptest! {
     #[test]
     fn fires_are_those_minutes_that_another_reader_finds(text in crons(), second in seconds()) {
         let text = text.replace('L', "");
-        let Ok(cron) = Schedule::new(&text, "UTC") else { return Ok(()) };
+        let Ok(cron) = CronSchedule::new(&text, "UTC") else { return Ok(()) };
         let start = from_second(second / 60 * 60);
         let minutes: Vec<_> = (1..=3_000).map(|n| start + Duration::from_secs(60 * n)).collect();
         let expected: Vec<_> = minutes.iter().copied().filter(|time| judged(&text, *time)).collect();
@@ -287,7 +287,7 @@ proptest! {
     fn fires_strictly_increase_and_may_be_asked_for_from_anywhere(
         text in crons(), zone in prop::sample::select(&ZONES[..]), second in seconds(), ahead in 0_u64..10_000_000,
     ) {
-        let Ok(cron) = Schedule::new(&text, zone) else { return Ok(()) };
+        let Ok(cron) = CronSchedule::new(&text, zone) else { return Ok(()) };
         let start = from_second(second);
         let fires: Vec<_> = cron.fires_after(start).take(50).collect();
         prop_assert!(fires.windows(2).all(|pair| pair[0] < pair[1]), "{:?}", fires);
@@ -304,9 +304,9 @@ proptest! {
     fn every_minute_on_the_wall_fires_once_whatever_clocks_do(
         text in crons(), zone in prop::sample::select(&ZONES[..]), second in seconds(),
     ) {
-        let Ok(cron) = Schedule::new(&text, zone) else { return Ok(()) };
+        let Ok(cron) = CronSchedule::new(&text, zone) else { return Ok(()) };
         let zone = jiff::tz::TimeZoneDatabase::bundled().get(zone).expect("a zone");
-        let calendar = Schedule::new(&text, "UTC").expect("a zone");
+        let calendar = CronSchedule::new(&text, "UTC").expect("a zone");
         // Every minute of a calendar, to the instant that clocks show it at, or first, or would have.
         let (start, days) = (from_second(second / 86_400 * 86_400), 20_u64);
         let span = Duration::from_secs(days * 86_400);
@@ -339,7 +339,7 @@ proptest! {
         missed in prop::sample::select(&[Missed::None, Missed::One, Missed::All][..]),
         within_hours in 0_u64..48,
     ) {
-        let Ok(cron) = Schedule::new(&text, zone) else { return Ok(()) };
+        let Ok(cron) = CronSchedule::new(&text, zone) else { return Ok(()) };
         let catch_up = CatchUp { missed, within: Duration::from_hours(within_hours) };
         let start = from_second(second);
         let (mut since, mut fires, mut lost) = (start, Vec::new(), 0);

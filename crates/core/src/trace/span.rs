@@ -1,62 +1,49 @@
-//! What a trace tells: a span for each acceptance, each attempt, and each delivery that has ended.
+//! Spans: one for each acceptance, each attempt, and each delivery that has ended.
 //!
-//! Invariant: a span has names, numbers and codes, and never the words of a target or anything of an event's
-//! data: traces go to people who need not know them.
+//! Invariant: a span has names, numbers and codes, and never a target's message or anything of an event's
+//! data: traces have other readers.
 
 use std::borrow::Cow;
 
-use super::{Sampled, Sampler, SpanId, Trace, TraceId};
-use crate::engine::story::{End, Story};
-use crate::engine::{Made, Next, Settlement, Signal, Waiting};
+use super::{EventTrace, Sampled, Sampler, SpanId, TraceId};
+use crate::engine::attempt_record::{AttemptEnd, AttemptRecord};
+use crate::engine::{CompletedCall, EngineActivity, NextState, PendingDelivery, Settlement};
 use crate::event::Event;
 use crate::ids::ChannelName;
 use crate::time::Timestamp;
 
-/// Something that took its time, or happened at one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// The trace that it belongs to.
+pub struct TraceSpan {
     pub trace: TraceId,
-    /// Its id.
     pub id: SpanId,
-    /// What it is a part of; none begins the trace.
+    /// `None` begins the trace.
     pub parent: Option<SpanId>,
-    /// What was done.
-    pub does: Does,
-    /// When it began.
+    pub does: SpanKind,
     pub started_at: Timestamp,
-    /// When it was over.
     pub ended_at: Timestamp,
     /// The code of the failure that it ended in, if it did.
     pub failure: Option<String>,
-    /// What else is known of it.
-    pub attributes: Vec<(&'static str, Value)>,
+    pub attributes: Vec<(&'static str, AttributeValue)>,
 }
 
-/// What a span tells of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Does {
+pub enum SpanKind {
     /// An event became durable.
     Accept,
-    /// A delivery, from its first attempt to its end.
+    /// From the first attempt to the end.
     Deliver,
     /// A dead letter was sent again, until that ended.
     Replay,
-    /// An attempt.
     Attempt,
 }
 
-/// The value of an attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
-    /// A text.
+pub enum AttributeValue {
     Text(Cow<'static, str>),
-    /// A number.
     Number(u64),
 }
 
-impl Does {
-    /// The word for it.
+impl SpanKind {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -68,17 +55,17 @@ impl Does {
     }
 }
 
-/// What tells that an event became durable, if its trace is recorded.
+/// `None` if the trace is not recorded.
 #[must_use]
-pub fn of_accepted(event: &Event, deliveries: u32, at: Timestamp, sampler: Sampler) -> Option<Span> {
-    let trace = Trace::of(event, sampler);
+pub fn of_accepted(event: &Event, deliveries: u32, at: Timestamp, sampler: Sampler) -> Option<TraceSpan> {
+    let trace = EventTrace::of(event, sampler);
     let mut attributes = about(event);
-    attributes.push(("redrive.deliveries", Value::Number(u64::from(deliveries))));
-    (trace.sampled == Sampled::Yes).then(|| Span {
+    attributes.push(("redrive.deliveries", AttributeValue::Number(u64::from(deliveries))));
+    (trace.sampled == Sampled::Yes).then(|| TraceSpan {
         trace: trace.id,
         id: trace.accept(),
         parent: trace.sender,
-        does: Does::Accept,
+        does: SpanKind::Accept,
         started_at: at,
         ended_at: at,
         failure: None,
@@ -86,101 +73,105 @@ pub fn of_accepted(event: &Event, deliveries: u32, at: Timestamp, sampler: Sampl
     })
 }
 
-/// What a signal tells: an attempt that has ended, a delivery that has, both or neither.
+/// The spans of an ended attempt, of an ended delivery, both or none.
 #[must_use]
-pub fn of_signal(signal: &Signal, sampler: Sampler) -> Vec<Span> {
-    let Signal::Settled { delivery, settlement, made } = signal else { return Vec::new() };
-    let trace = Trace::of(&delivery.event, sampler);
+pub fn of_activity(activity: &EngineActivity, sampler: Sampler) -> Vec<TraceSpan> {
+    let EngineActivity::Settled { delivery, settlement, made } = activity else { return Vec::new() };
+    let trace = EventTrace::of(&delivery.event, sampler);
     if trace.sampled == Sampled::No {
         return Vec::new();
     }
-    let story = settlement.story.as_deref().filter(|_| settlement.attempts > settlement.attempts_before);
-    let attempt = story.map(|story| attempt(&trace, delivery, story, settlement, made.as_ref()));
+    let record = settlement.record.as_deref().filter(|_| settlement.attempts > settlement.attempts_before);
+    let attempt = record.map(|record| attempt(&trace, delivery, record, settlement, made.as_ref()));
     attempt.into_iter().chain(delivery_span(&trace, delivery, settlement)).collect()
 }
 
-/// What the attempts of a delivery are parts of, and what that is.
-fn life(delivery: &Waiting) -> (SpanId, Does) {
+/// The parent of a delivery's attempts, and its kind.
+fn life(delivery: &PendingDelivery) -> (SpanId, SpanKind) {
     match delivery.replaying {
-        Some(replaying) => (SpanId::of_replay(delivery.id, replaying.replay), Does::Replay),
-        None => (SpanId::of_delivery(delivery.id), Does::Deliver),
+        Some(replaying) => (SpanId::of_replay(delivery.id, replaying.replay), SpanKind::Replay),
+        None => (SpanId::of_delivery(delivery.id), SpanKind::Deliver),
     }
 }
 
 fn attempt(
-    trace: &Trace,
-    delivery: &Waiting,
-    story: &Story,
+    trace: &EventTrace,
+    delivery: &PendingDelivery,
+    record: &AttemptRecord,
     settlement: &Settlement,
-    made: Option<&Made>,
-) -> Span {
+    made: Option<&CompletedCall>,
+) -> TraceSpan {
     let mut attributes = about_delivery(delivery);
-    attributes.push(("redrive.attempt", Value::Number(u64::from(story.attempt.get()))));
+    attributes.push(("redrive.attempt", AttributeValue::Number(u64::from(record.attempt.get()))));
     if let Some(made) = made {
         attributes.push(("redrive.dependency", text(made.dependency.as_str())));
     }
-    let (status, failure) = match &story.end {
-        End::Delivered { status } => (*status, None),
-        End::Failed { category, code, status, .. } => {
-            attributes.push(("redrive.category", Value::Text(category.as_str().into())));
+    let (status, failure) = match &record.end {
+        AttemptEnd::Delivered { status } => (*status, None),
+        AttemptEnd::Failed { category, code, status, .. } => {
+            attributes.push(("redrive.category", AttributeValue::Text(category.as_str().into())));
             (*status, Some(code.to_string()))
         }
-        End::Held { .. } => (None, None),
+        AttemptEnd::Held { .. } => (None, None),
     };
     if let Some(status) = status {
-        attributes.push(("http.response.status_code", Value::Number(u64::from(status))));
+        attributes.push(("http.response.status_code", AttributeValue::Number(u64::from(status))));
     }
     let next = match settlement.next {
-        Next::Delivered => "delivered",
-        Next::Dead(_) => "dead",
-        Next::Ready | Next::Due { .. } | Next::Starting => "again",
+        NextState::Delivered => "delivered",
+        NextState::Dead(_) => "dead",
+        NextState::Ready | NextState::Due { .. } | NextState::Starting => "again",
     };
-    attributes.push(("redrive.next", Value::Text(next.into())));
-    Span {
+    attributes.push(("redrive.next", AttributeValue::Text(next.into())));
+    TraceSpan {
         trace: trace.id,
-        id: SpanId::of_attempt(delivery.id, story.attempt),
+        id: SpanId::of_attempt(delivery.id, record.attempt),
         parent: Some(life(delivery).0),
-        does: Does::Attempt,
-        started_at: story.started_at,
-        ended_at: story.started_at + std::time::Duration::from_nanos(story.took_nanos),
+        does: SpanKind::Attempt,
+        started_at: record.started_at,
+        ended_at: record.started_at + std::time::Duration::from_nanos(record.took_nanos),
         failure,
         attributes,
     }
 }
 
-fn delivery_span(trace: &Trace, delivery: &Waiting, settlement: &Settlement) -> Option<Span> {
-    let (outcome, death) = match &settlement.next {
-        Next::Delivered => ("delivered", None),
-        Next::Dead(death) => ("dead", Some(death)),
-        Next::Ready | Next::Due { .. } | Next::Starting => return None,
+fn delivery_span(
+    trace: &EventTrace,
+    delivery: &PendingDelivery,
+    settlement: &Settlement,
+) -> Option<TraceSpan> {
+    let (outcome, info) = match &settlement.next {
+        NextState::Delivered => ("delivered", None),
+        NextState::Dead(info) => ("dead", Some(info)),
+        NextState::Ready | NextState::Due { .. } | NextState::Starting => return None,
     };
     let (id, does) = life(delivery);
     let parent = match does {
-        Does::Replay => SpanId::of_delivery(delivery.id),
-        Does::Accept | Does::Deliver | Does::Attempt => trace.above_deliveries(),
+        SpanKind::Replay => SpanId::of_delivery(delivery.id),
+        SpanKind::Accept | SpanKind::Deliver | SpanKind::Attempt => trace.above_deliveries(),
     };
     let mut attributes = about_delivery(delivery);
-    attributes.push(("redrive.attempts", Value::Number(u64::from(settlement.attempts))));
-    attributes.push(("redrive.outcome", Value::Text(outcome.into())));
-    if let Some(death) = death {
-        attributes.push(("redrive.category", Value::Text(death.category.as_str().into())));
-        attributes.push(("redrive.failure_code", text(death.failure_code.as_str())));
+    attributes.push(("redrive.attempts", AttributeValue::Number(u64::from(settlement.attempts))));
+    attributes.push(("redrive.outcome", AttributeValue::Text(outcome.into())));
+    if let Some(info) = info {
+        attributes.push(("redrive.category", AttributeValue::Text(info.category.as_str().into())));
+        attributes.push(("redrive.failure_code", text(info.failure_code.as_str())));
     }
     // One that was given up before its first attempt began to wait when it was last written.
     let began = settlement.history.first_attempt_at().unwrap_or(delivery.written_at);
-    Some(Span {
+    Some(TraceSpan {
         trace: trace.id,
         id,
         parent: Some(parent),
         does,
         started_at: began.min(settlement.at),
         ended_at: settlement.at,
-        failure: death.map(|death| death.code.to_string()),
+        failure: info.map(|info| info.code.to_string()),
         attributes,
     })
 }
 
-fn about(event: &Event) -> Vec<(&'static str, Value)> {
+fn about(event: &Event) -> Vec<(&'static str, AttributeValue)> {
     let mut attributes = vec![
         ("cloudevents.event_id", text(event.id.as_str())),
         ("cloudevents.event_source", text(event.source.as_str())),
@@ -192,16 +183,16 @@ fn about(event: &Event) -> Vec<(&'static str, Value)> {
     attributes
 }
 
-fn about_delivery(delivery: &Waiting) -> Vec<(&'static str, Value)> {
+fn about_delivery(delivery: &PendingDelivery) -> Vec<(&'static str, AttributeValue)> {
     let mut attributes = about(&delivery.event);
     attributes.push(("redrive.service", text(delivery.queue.service.as_str())));
     if let Some(channel) = delivery.queue.channel.as_ref().map(ChannelName::as_str) {
         attributes.push(("redrive.channel", text(channel)));
     }
-    attributes.push(("redrive.delivery_id", Value::Text(delivery.id.to_string().into())));
+    attributes.push(("redrive.delivery_id", AttributeValue::Text(delivery.id.to_string().into())));
     attributes
 }
 
-fn text(text: &str) -> Value {
-    Value::Text(text.to_owned().into())
+fn text(text: &str) -> AttributeValue {
+    AttributeValue::Text(text.to_owned().into())
 }

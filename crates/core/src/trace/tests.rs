@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-use super::span::{self, Span, Value};
+use super::span::{self, AttributeValue, TraceSpan};
 use super::*;
 use crate::event::attribute::{EventId, EventSource, EventType, TraceParent};
 use crate::figures::tests::{Play, Stage};
@@ -59,13 +59,13 @@ fn a_traceparent_is_read_as_it_is_meant() {
 
 #[test]
 fn an_event_goes_on_in_the_trace_that_it_came_with() {
-    let trace = Trace::of(&event(Some(SENT)), Sampler::USUAL);
+    let trace = EventTrace::of(&event(Some(SENT)), Sampler::USUAL);
     assert_eq!(trace.id.to_string(), "0af7651916cd43dd8448eb211c80319c");
     assert_eq!(trace.above_deliveries().to_string(), "b7ad6b7169203331");
-    let alone = Trace::of(&event(None), Sampler::USUAL);
+    let alone = EventTrace::of(&event(None), Sampler::USUAL);
     assert_eq!(alone.above_deliveries(), alone.accept());
     assert_eq!(
-        Trace::of(&event(Some("nonsense")), Sampler::USUAL),
+        EventTrace::of(&event(Some("nonsense")), Sampler::USUAL),
         alone,
         "what cannot be read is not there"
     );
@@ -77,7 +77,7 @@ fn an_event_goes_on_in_the_trace_that_it_came_with() {
 #[test]
 fn ids_are_frozen() {
     let delivery = DeliveryId::new(Seq::new(7), 8);
-    let alone = Trace::of(&event(None), Sampler::USUAL);
+    let alone = EventTrace::of(&event(None), Sampler::USUAL);
     let ids = [
         alone.id.to_string(),
         alone.accept().to_string(),
@@ -123,7 +123,11 @@ fn a_share_of_traces_is_recorded_and_a_sender_has_a_say() {
         ("and that one in the lower",     half,        SenderSays::Ignored, Some("00-0af7651916cd43dd0448eb211c80319c-b7ad6b7169203331-01"), Sampled::Yes),
     ];
     for (name, share, sender, traceparent, expected) in cases {
-        assert_eq!(Trace::of(&event(traceparent), Sampler { share, sender }).sampled, expected, "{name}");
+        assert_eq!(
+            EventTrace::of(&event(traceparent), Sampler { share, sender }).sampled,
+            expected,
+            "{name}"
+        );
     }
     assert_eq!((Share::new(1.5), Share::new(-0.1), Share::new(f64::NAN)), (None, None, None));
 }
@@ -167,13 +171,13 @@ fn a_delivery_and_its_attempts_are_told_as_one_tree() {
         stage.spans.iter().all(|span| span.started_at <= span.ended_at && span.ended_at <= last.ended_at)
     );
     assert!(stage.spans.iter().all(|span| span.trace.to_string() == "0af7651916cd43dd8448eb211c80319c"));
-    let status = |span: &Span| {
+    let status = |span: &TraceSpan| {
         span.attributes
             .iter()
             .find(|(name, _)| *name == "http.response.status_code")
             .map(|(_, value)| value.clone())
     };
-    assert_eq!(status(first), Some(Value::Number(503)));
+    assert_eq!(status(first), Some(AttributeValue::Number(503)));
 }
 
 #[test]

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::RecordedDelivery;
-use redrive_core::book::model::Order;
+use redrive_core::book::model::DeliveryOrder;
 use redrive_core::book::{RuleBook, WaitingLimits};
-use redrive_core::engine::story::Story;
+use redrive_core::engine::attempt_record::AttemptRecord;
 use redrive_core::ids::ChannelName;
 use redrive_core::limits;
 use redrive_core::policy::budget::BudgetSettings;
@@ -30,7 +30,7 @@ struct KnownBook {
 }
 
 impl Books {
-    pub(super) fn wanted(&self, stories: &[Story]) -> Option<u64> {
+    pub(super) fn wanted(&self, stories: &[AttemptRecord]) -> Option<u64> {
         let is_full = self.0.len() >= limits::BACKTEST_BOOKS_MAX;
         let mut hashes = stories.iter().map(|story| story.book);
         hashes.find(|hash| !is_full && *hash != FOREIGN && !self.0.contains_key(hash))
@@ -40,7 +40,7 @@ impl Books {
         self.0.insert(hash, KnownBook { book: book.map(Arc::new), judged: None });
     }
 
-    pub(super) fn judged(&mut self, story: &Story) {
+    pub(super) fn judged(&mut self, story: &AttemptRecord) {
         let at = story.started_at;
         if let Some(known) = self.0.get_mut(&story.book) {
             let (first, last) = known.judged.unwrap_or((at, at));
@@ -52,7 +52,11 @@ impl Books {
         self.0.get(&hash)?.book.as_deref()
     }
 
-    pub(super) fn rule_then(&self, recorded: &RecordedDelivery<'_>, story: &Story) -> Option<&Arc<Rule>> {
+    pub(super) fn rule_then(
+        &self,
+        recorded: &RecordedDelivery<'_>,
+        story: &AttemptRecord,
+    ) -> Option<&Arc<Rule>> {
         rule_of(self.get(story.book)?, recorded)
     }
 
@@ -85,7 +89,7 @@ struct StartConditions<'a> {
     limits: CallLimits,
     ramp: Duration,
     waiting: Option<WaitingLimits>,
-    order: Option<Order>,
+    order: Option<DeliveryOrder>,
 }
 
 impl<'a> StartConditions<'a> {

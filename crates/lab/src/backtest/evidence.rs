@@ -5,14 +5,14 @@
 
 use std::time::Duration;
 
-use redrive_core::engine::story::{End, Place, Story};
+use redrive_core::engine::attempt_record::{AttemptEnd, AttemptRecord, BookPosition};
 use redrive_core::ids::Attempt;
 use redrive_core::policy::answer::{
-    BrokerError, CallPart, Exit, HeaderPairs, Malformed, Reply, Seen, TransportError,
+    BrokerError, CallPart, Exit, HeaderPairs, MalformedEvent, ReplyKind, TargetReply, TransportError,
 };
 use redrive_core::policy::backoff::nanos;
-use redrive_core::policy::category::{Category, Code, codes};
-use redrive_core::policy::classify::{Connection, Failure, Outcome, classify, fits_but_for_header};
+use redrive_core::policy::category::{Category, FailureCode, codes};
+use redrive_core::policy::classify::{ConnectionStatus, Failure, Outcome, classify, fits_but_for_header};
 use redrive_core::policy::reported;
 use redrive_core::policy::rule::{HeaderMatch, Override, Rule};
 
@@ -21,7 +21,7 @@ pub(super) enum AnswerEvidence {
     /// Accepted as part of a batch.
     Taken,
     Answer {
-        reply: Reply,
+        reply: TargetReply,
         /// Headers that it is known not to have had.
         lacking: Vec<HeaderMatch>,
     },
@@ -47,21 +47,21 @@ pub(super) enum Sureness {
 
 impl AnswerEvidence {
     /// `None` if there was no attempt. `then` is the rule that classified it.
-    pub(super) fn of(story: &Story, then: Option<&Rule>) -> Option<Self> {
+    pub(super) fn of(story: &AttemptRecord, then: Option<&Rule>) -> Option<Self> {
         let row = story.classified_at.and_then(|place| row_at(then?, place));
-        let answer = |reply: Reply| {
+        let answer = |reply: TargetReply| {
             let lacking = then.map(|then| headers_lacking(&reply, then, row)).unwrap_or_default();
             Self::Answer { reply, lacking }
         };
         match &story.end {
-            End::Held { .. } => None,
-            End::Delivered { status: None } => Some(answer(plain(Seen::Taken))),
-            End::Delivered { status: Some(status) } => {
+            AttemptEnd::Held { .. } => None,
+            AttemptEnd::Delivered { status: None } => Some(answer(plain(ReplyKind::Taken))),
+            AttemptEnd::Delivered { status: Some(status) } => {
                 let is_part = !(200..300).contains(status) && story.classified_at.is_none();
                 let seen = http(*status, "", headers_of(row));
                 Some(if is_part { Self::Taken } else { answer(plain(seen)) })
             }
-            End::Failed { category, code, status, message, response } => {
+            AttemptEnd::Failed { category, code, status, message, response } => {
                 let retry_after = story.retry.as_ref().and_then(|weighed| weighed.retry_after_nanos);
                 let retry_after = retry_after.map(Duration::from_nanos);
                 let usual_code = row.and_then(|row| row.when.code.as_ref()).unwrap_or(code);
@@ -80,7 +80,7 @@ impl AnswerEvidence {
                     None => seen_by_code(usual_code.as_str(), message),
                 };
                 Some(match seen {
-                    Some(seen) => answer(Reply { seen, message: message.clone(), retry_after }),
+                    Some(seen) => answer(TargetReply { seen, message: message.clone(), retry_after }),
                     None => Self::AsJudged(Box::new(as_judged(*category, code, message, retry_after))),
                 })
             }
@@ -142,15 +142,15 @@ impl AnswerEvidence {
         }
     }
 
-    pub(super) fn kind(&self) -> AnswerKind {
+    pub(super) fn kind(&self) -> TimedAnswer {
         match self {
-            Self::Taken => AnswerKind { status: None, code: Code::of("") },
-            Self::AsJudged(failure) => AnswerKind { status: failure.status, code: failure.code.clone() },
+            Self::Taken => TimedAnswer { status: None, code: FailureCode::of("") },
+            Self::AsJudged(failure) => TimedAnswer { status: failure.status, code: failure.code.clone() },
             Self::Answer { reply, .. } => match classify(&reply.as_answer(), &[], Category::Transient) {
                 Outcome::Delivered { .. } => {
-                    AnswerKind { status: reply.as_answer().what.status(), code: Code::of("") }
+                    TimedAnswer { status: reply.as_answer().what.status(), code: FailureCode::of("") }
                 }
-                Outcome::Failed(failure) => AnswerKind { status: failure.status, code: failure.code },
+                Outcome::Failed(failure) => TimedAnswer { status: failure.status, code: failure.code },
             },
         }
     }
@@ -159,9 +159,9 @@ impl AnswerEvidence {
         match self {
             Self::Answer { reply, .. } => matches!(
                 reply.seen,
-                Seen::Transport(TransportError::Timeout(_))
-                    | Seen::Process(Exit::TimeLimit)
-                    | Seen::Broker(BrokerError::TimedOut)
+                ReplyKind::Transport(TransportError::Timeout(_))
+                    | ReplyKind::Process(Exit::TimeLimit)
+                    | ReplyKind::Broker(BrokerError::TimedOut)
             ),
             Self::Taken | Self::AsJudged(_) => false,
         }
@@ -170,17 +170,17 @@ impl AnswerEvidence {
 
 /// A success has no code.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct AnswerKind {
+pub(super) struct TimedAnswer {
     pub status: Option<u16>,
-    pub code: Code,
+    pub code: FailureCode,
 }
 
-fn row_at(rule: &Rule, place: Place) -> Option<&Override> {
-    rule.classify.iter().find(|row| Place::from(row.position) == place)
+fn row_at(rule: &Rule, place: BookPosition) -> Option<&Override> {
+    rule.classify.iter().find(|row| BookPosition::from(row.position) == place)
 }
 
-fn plain(seen: Seen) -> Reply {
-    Reply { seen, message: String::new(), retry_after: None }
+fn plain(seen: ReplyKind) -> TargetReply {
+    TargetReply { seen, message: String::new(), retry_after: None }
 }
 
 fn headers_of(row: Option<&Override>) -> Vec<(String, String)> {
@@ -188,18 +188,18 @@ fn headers_of(row: Option<&Override>) -> Vec<(String, String)> {
     fitted.map(|header| (header.name.clone(), header.value.clone().unwrap_or_default())).into_iter().collect()
 }
 
-fn http(status: u16, body: &str, headers: Vec<(String, String)>) -> Seen {
-    Seen::Http { status, headers: HeaderPairs(headers), body: body.to_owned() }
+fn http(status: u16, body: &str, headers: Vec<(String, String)>) -> ReplyKind {
+    ReplyKind::Http { status, headers: HeaderPairs(headers), body: body.to_owned() }
 }
 
-fn headers_lacking(reply: &Reply, then: &Rule, fitted: Option<&Override>) -> Vec<HeaderMatch> {
+fn headers_lacking(reply: &TargetReply, then: &Rule, fitted: Option<&Override>) -> Vec<HeaderMatch> {
     let before = then.classify.iter().take_while(|row| fitted.is_none_or(|fitted| *row != fitted));
     let lacking = before.filter(|row| fits_but_for_header(&row.when, &reply.as_answer()));
     lacking.filter_map(|row| row.when.header.clone()).collect()
 }
 
 /// Whether a row may have matched by an unknown header.
-fn might_have_headers(reply: &Reply, lacking: &[HeaderMatch], rule: &Rule) -> bool {
+fn might_have_headers(reply: &TargetReply, lacking: &[HeaderMatch], rule: &Rule) -> bool {
     let answer = reply.as_answer();
     let is_unknown =
         |header: &HeaderMatch| !lacking.contains(header) && answer.what.header(&header.name).is_none();
@@ -211,18 +211,23 @@ fn might_have_headers(reply: &Reply, lacking: &[HeaderMatch], rule: &Rule) -> bo
 
 fn timed_out(evidence: &AnswerEvidence, rule: &Rule) -> Outcome {
     let seen = match evidence {
-        AnswerEvidence::Answer { reply: Reply { seen: Seen::Process(_), .. }, .. } => {
-            Seen::Process(Exit::TimeLimit)
+        AnswerEvidence::Answer { reply: TargetReply { seen: ReplyKind::Process(_), .. }, .. } => {
+            ReplyKind::Process(Exit::TimeLimit)
         }
         AnswerEvidence::Taken | AnswerEvidence::Answer { .. } | AnswerEvidence::AsJudged(_) => {
-            Seen::Transport(TransportError::Timeout(CallPart::Whole))
+            ReplyKind::Transport(TransportError::Timeout(CallPart::Whole))
         }
     };
-    let reply = Reply { message: "no answer in time".to_owned(), ..plain(seen) };
+    let reply = TargetReply { message: "no answer in time".to_owned(), ..plain(seen) };
     classify(&reply.as_answer(), &rule.classify, rule.timeouts.category)
 }
 
-fn as_judged(category: Category, code: &Code, message: &str, retry_after: Option<Duration>) -> Failure {
+fn as_judged(
+    category: Category,
+    code: &FailureCode,
+    message: &str,
+    retry_after: Option<Duration>,
+) -> Failure {
     Failure {
         category,
         code: code.clone(),
@@ -231,43 +236,43 @@ fn as_judged(category: Category, code: &Code, message: &str, retry_after: Option
         retry_after,
         matched: None,
         default_category: Some(category),
-        connection: Connection::Made,
+        connection: ConnectionStatus::Made,
     }
 }
 
-fn seen_by_code(code: &str, message: &str) -> Option<Seen> {
+fn seen_by_code(code: &str, message: &str) -> Option<ReplyKind> {
     Some(match code {
-        codes::NETWORK_TIMEOUT => Seen::Transport(TransportError::Timeout(part_of(message))),
-        codes::CONNECTION_REFUSED => Seen::Transport(TransportError::Refused),
+        codes::NETWORK_TIMEOUT => ReplyKind::Transport(TransportError::Timeout(part_of(message))),
+        codes::CONNECTION_REFUSED => ReplyKind::Transport(TransportError::Refused),
         codes::CONNECTION_RESET if message.ends_with("answer was whole") => {
-            Seen::Transport(TransportError::ClosedEarly)
+            ReplyKind::Transport(TransportError::ClosedEarly)
         }
-        codes::CONNECTION_RESET => Seen::Transport(TransportError::Reset),
-        codes::DNS_FAILURE => Seen::Transport(TransportError::Dns),
-        codes::TLS_FAILURE => Seen::Transport(TransportError::Tls),
-        codes::NETWORK_UNREACHABLE => Seen::Transport(TransportError::Unreachable),
-        codes::ADDRESS_REFUSED => Seen::Transport(TransportError::AddressRefused),
-        codes::PROTOCOL_ERROR => Seen::Transport(TransportError::Protocol),
-        codes::PROCESS_CRASHED => Seen::Process(Exit::Code(1)),
-        codes::PROCESS_KILLED => Seen::Process(Exit::Signal(9)),
-        codes::OUT_OF_MEMORY => Seen::Process(Exit::OutOfMemory),
-        codes::PROCESS_ERROR => Seen::Process(Exit::ReportedError),
-        codes::SPAWN_FAILED => Seen::Process(Exit::SpawnFailed),
-        codes::TIME_LIMIT_EXCEEDED => Seen::Process(Exit::TimeLimit),
-        codes::LEADER_ELECTION => Seen::Broker(BrokerError::LeaderElection),
-        codes::BROKER_UNAVAILABLE => Seen::Broker(BrokerError::Unavailable),
-        codes::QUOTA_EXCEEDED => Seen::Broker(BrokerError::QuotaExceeded),
-        codes::STORE_THROTTLED => Seen::Broker(BrokerError::StoreThrottled),
-        codes::QUEUE_NOT_FOUND => Seen::Broker(BrokerError::QueueNotFound),
-        codes::UNAUTHORIZED => Seen::Broker(BrokerError::Unauthorized),
-        codes::MESSAGE_TOO_LARGE => Seen::Broker(BrokerError::MessageTooLarge),
-        codes::MESSAGE_REFUSED => Seen::Broker(BrokerError::Refused),
-        codes::UNKNOWN_ERROR => Seen::Broker(BrokerError::Other),
-        codes::DESERIALIZATION_FAILED => Seen::Malformed(Malformed::DoesNotParse),
-        codes::SCHEMA_VIOLATION => Seen::Malformed(Malformed::ViolatesSchema),
-        codes::CONFIG_MISSING => Seen::ConfigMissing,
-        codes::SECRET_UNAVAILABLE => Seen::SecretUnavailable,
-        codes::INTERNAL_ERROR => Seen::Internal,
+        codes::CONNECTION_RESET => ReplyKind::Transport(TransportError::Reset),
+        codes::DNS_FAILURE => ReplyKind::Transport(TransportError::Dns),
+        codes::TLS_FAILURE => ReplyKind::Transport(TransportError::Tls),
+        codes::NETWORK_UNREACHABLE => ReplyKind::Transport(TransportError::Unreachable),
+        codes::ADDRESS_REFUSED => ReplyKind::Transport(TransportError::AddressRefused),
+        codes::PROTOCOL_ERROR => ReplyKind::Transport(TransportError::Protocol),
+        codes::PROCESS_CRASHED => ReplyKind::Process(Exit::Code(1)),
+        codes::PROCESS_KILLED => ReplyKind::Process(Exit::Signal(9)),
+        codes::OUT_OF_MEMORY => ReplyKind::Process(Exit::OutOfMemory),
+        codes::PROCESS_ERROR => ReplyKind::Process(Exit::ReportedError),
+        codes::SPAWN_FAILED => ReplyKind::Process(Exit::SpawnFailed),
+        codes::TIME_LIMIT_EXCEEDED => ReplyKind::Process(Exit::TimeLimit),
+        codes::LEADER_ELECTION => ReplyKind::Broker(BrokerError::LeaderElection),
+        codes::BROKER_UNAVAILABLE => ReplyKind::Broker(BrokerError::Unavailable),
+        codes::QUOTA_EXCEEDED => ReplyKind::Broker(BrokerError::QuotaExceeded),
+        codes::STORE_THROTTLED => ReplyKind::Broker(BrokerError::StoreThrottled),
+        codes::QUEUE_NOT_FOUND => ReplyKind::Broker(BrokerError::QueueNotFound),
+        codes::UNAUTHORIZED => ReplyKind::Broker(BrokerError::Unauthorized),
+        codes::MESSAGE_TOO_LARGE => ReplyKind::Broker(BrokerError::MessageTooLarge),
+        codes::MESSAGE_REFUSED => ReplyKind::Broker(BrokerError::Refused),
+        codes::UNKNOWN_ERROR => ReplyKind::Broker(BrokerError::Other),
+        codes::DESERIALIZATION_FAILED => ReplyKind::Malformed(MalformedEvent::DoesNotParse),
+        codes::SCHEMA_VIOLATION => ReplyKind::Malformed(MalformedEvent::ViolatesSchema),
+        codes::CONFIG_MISSING => ReplyKind::ConfigMissing,
+        codes::SECRET_UNAVAILABLE => ReplyKind::SecretUnavailable,
+        codes::INTERNAL_ERROR => ReplyKind::Internal,
         _ => return None,
     })
 }
@@ -283,7 +288,7 @@ fn part_of(message: &str) -> CallPart {
     }
 }
 
-pub(super) fn took(story: &Story) -> Duration {
+pub(super) fn took(story: &AttemptRecord) -> Duration {
     Duration::from_nanos(story.took_nanos.min(nanos(Duration::from_hours(24 * 365))))
 }
 
@@ -292,9 +297,9 @@ mod tests {
     use super::*;
     use redrive_core::book;
     use redrive_core::book::connectors::built_in;
-    use redrive_core::engine::story::Facts;
+    use redrive_core::engine::attempt_record::AttemptFacts;
     use redrive_core::ids::{DeliveryId, Seed};
-    use redrive_core::policy::decide::{Ended, History, Moment, decide};
+    use redrive_core::policy::decide::{AttemptResult, History, Moment, decide};
     use redrive_core::time::Timestamp;
 
     fn rule(classify: &str) -> Rule {
@@ -307,18 +312,18 @@ mod tests {
     }
 
     /// The story that is told of a reply, and what the rule made of it.
-    fn story(rule: &Rule, reply: &Reply, took: Duration) -> (Story, Outcome) {
+    fn story(rule: &Rule, reply: &TargetReply, took: Duration) -> (AttemptRecord, Outcome) {
         let outcome = classify(&reply.as_answer(), &rule.classify, rule.timeouts.category);
         let started_at = Timestamp::from_millis(1_000_000);
         let now = started_at + took;
         let moment = Moment { now, seed: Seed(1), delivery: DeliveryId(1), attempt: Attempt::FIRST };
         let history = History::new().started(started_at);
-        let decision = decide(rule, &history, &Ended::Outcome(outcome.clone()), &moment);
+        let decision = decide(rule, &history, &AttemptResult::Outcome(outcome.clone()), &moment);
         let response = match &reply.seen {
-            Seen::Http { body, .. } => body.as_str(),
+            ReplyKind::Http { body, .. } => body.as_str(),
             _ => "",
         };
-        let facts = Facts {
+        let facts = AttemptFacts {
             attempt: Attempt::FIRST,
             started_at,
             ended_at: now,
@@ -329,23 +334,23 @@ mod tests {
             response,
             held: Duration::ZERO,
         };
-        (Story::of(&facts, &decision), outcome)
+        (AttemptRecord::of(&facts, &decision), outcome)
     }
 
-    fn answered(status: u16, headers: &[(&str, &str)], body: &str, retry_after: Option<u64>) -> Reply {
+    fn answered(status: u16, headers: &[(&str, &str)], body: &str, retry_after: Option<u64>) -> TargetReply {
         let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let seen = Seen::Http { status, headers: HeaderPairs(headers), body: body.to_owned() };
+        let seen = ReplyKind::Http { status, headers: HeaderPairs(headers), body: body.to_owned() };
         let retry_after = retry_after.map(Duration::from_secs);
-        Reply { seen, message: format!("{status} said"), retry_after }
+        TargetReply { seen, message: format!("{status} said"), retry_after }
     }
 
-    fn reported(seen: Seen, message: &str) -> Reply {
-        Reply { seen, message: message.to_owned(), retry_after: None }
+    fn reported(seen: ReplyKind, message: &str) -> TargetReply {
+        TargetReply { seen, message: message.to_owned(), retry_after: None }
     }
 
     /// Everything that a connector may report.
-    fn replies() -> Vec<Reply> {
-        let transport = |error, message| reported(Seen::Transport(error), message);
+    fn replies() -> Vec<TargetReply> {
+        let transport = |error, message| reported(ReplyKind::Transport(error), message);
         let mut replies = vec![
             answered(200, &[], "", None),
             answered(202, &[("x-odd", "1")], "{\"error\": \"quota\"}", None),
@@ -370,28 +375,28 @@ mod tests {
             transport(TransportError::Protocol, "no HTTP"),
         ];
         let others = [
-            Seen::Taken,
-            Seen::Process(Exit::Code(3)),
-            Seen::Process(Exit::Signal(9)),
-            Seen::Process(Exit::OutOfMemory),
-            Seen::Process(Exit::ReportedError),
-            Seen::Process(Exit::SpawnFailed),
-            Seen::Process(Exit::TimeLimit),
-            Seen::Broker(BrokerError::LeaderElection),
-            Seen::Broker(BrokerError::Unavailable),
-            Seen::Broker(BrokerError::TimedOut),
-            Seen::Broker(BrokerError::QuotaExceeded),
-            Seen::Broker(BrokerError::StoreThrottled),
-            Seen::Broker(BrokerError::QueueNotFound),
-            Seen::Broker(BrokerError::Unauthorized),
-            Seen::Broker(BrokerError::MessageTooLarge),
-            Seen::Broker(BrokerError::Refused),
-            Seen::Broker(BrokerError::Other),
-            Seen::Malformed(Malformed::DoesNotParse),
-            Seen::Malformed(Malformed::ViolatesSchema),
-            Seen::ConfigMissing,
-            Seen::SecretUnavailable,
-            Seen::Internal,
+            ReplyKind::Taken,
+            ReplyKind::Process(Exit::Code(3)),
+            ReplyKind::Process(Exit::Signal(9)),
+            ReplyKind::Process(Exit::OutOfMemory),
+            ReplyKind::Process(Exit::ReportedError),
+            ReplyKind::Process(Exit::SpawnFailed),
+            ReplyKind::Process(Exit::TimeLimit),
+            ReplyKind::Broker(BrokerError::LeaderElection),
+            ReplyKind::Broker(BrokerError::Unavailable),
+            ReplyKind::Broker(BrokerError::TimedOut),
+            ReplyKind::Broker(BrokerError::QuotaExceeded),
+            ReplyKind::Broker(BrokerError::StoreThrottled),
+            ReplyKind::Broker(BrokerError::QueueNotFound),
+            ReplyKind::Broker(BrokerError::Unauthorized),
+            ReplyKind::Broker(BrokerError::MessageTooLarge),
+            ReplyKind::Broker(BrokerError::Refused),
+            ReplyKind::Broker(BrokerError::Other),
+            ReplyKind::Malformed(MalformedEvent::DoesNotParse),
+            ReplyKind::Malformed(MalformedEvent::ViolatesSchema),
+            ReplyKind::ConfigMissing,
+            ReplyKind::SecretUnavailable,
+            ReplyKind::Internal,
         ];
         replies.extend(others.map(|seen| reported(seen, "so it was")));
         replies
@@ -426,8 +431,9 @@ mod tests {
         let (plain, odd) = (rule(""), rule("{ header: \"x-odd: 1\", status: 500, as: permanent }"));
         let refused = rule("{ code: CONNECTION_REFUSED, as: fatal, give_code: OUR_DOOR }");
         let reply_500 = answered(500, &[], "", None);
-        let closed = reported(Seen::Transport(TransportError::Refused), "refused");
-        let slow = reported(Seen::Transport(TransportError::Timeout(CallPart::Whole)), "no answer in time");
+        let closed = reported(ReplyKind::Transport(TransportError::Refused), "refused");
+        let slow =
+            reported(ReplyKind::Transport(TransportError::Timeout(CallPart::Whole)), "no answer in time");
         let five = Some(Duration::from_secs(5));
         #[rustfmt::skip]
         let cases = [

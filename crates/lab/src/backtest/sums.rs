@@ -16,7 +16,7 @@ use crate::simulate;
 use redrive_core::engine::QueueName;
 use redrive_core::ids::{DeliveryId, DependencyName};
 use redrive_core::limits;
-use redrive_core::policy::category::Code;
+use redrive_core::policy::category::FailureCode;
 use redrive_core::text::of_deliveries;
 use redrive_core::time::Timestamp;
 
@@ -48,8 +48,8 @@ struct CaseKey {
     from: EndName,
     to: EndName,
     queue: QueueName,
-    code: Code,
-    failure: Code,
+    code: FailureCode,
+    failure: FailureCode,
 }
 
 #[derive(Debug)]
@@ -228,12 +228,12 @@ fn add_case(all: &mut BTreeMap<CaseKey, Cases>, compared: &ComparedDelivery<'_>)
 }
 
 /// With the new rules if it dies there, else as recorded.
-fn cause(before: &Finish, after: &Finish) -> (Code, Code) {
+fn cause(before: &Finish, after: &Finish) -> (FailureCode, FailureCode) {
     match (before, after) {
         (_, Finish::Dead { code, failure, .. }) | (Finish::Dead { code, failure, .. }, _) => {
-            (code.clone(), failure.clone().unwrap_or(Code::of("")))
+            (code.clone(), failure.clone().unwrap_or(FailureCode::of("")))
         }
-        _ => (Code::of(""), Code::of("")),
+        _ => (FailureCode::of(""), FailureCode::of("")),
     }
 }
 

@@ -9,11 +9,11 @@ use super::report::{EndName, OutcomeChange};
 use super::*;
 use redrive_core::book;
 use redrive_core::book::connectors::built_in;
-use redrive_core::engine::story::Facts;
+use redrive_core::engine::attempt_record::AttemptFacts;
 use redrive_core::ids::Attempt;
-use redrive_core::policy::answer::{HeaderPairs, Reply, Seen as Saw};
+use redrive_core::policy::answer::{HeaderPairs, ReplyKind as Saw, TargetReply};
 use redrive_core::policy::classify::classify;
-use redrive_core::policy::decide::{Ended, History, Moment, Verdict, decide};
+use redrive_core::policy::decide::{AttemptResult, History, Moment, Verdict, decide};
 
 const SEED: Seed = Seed(7);
 /// When everything begins.
@@ -48,7 +48,7 @@ pub(crate) struct Kept {
     pub accepted_at: Timestamp,
     pub state: RecordedState,
     pub replays: ReplayHistory,
-    pub stories: Vec<Story>,
+    pub stories: Vec<AttemptRecord>,
 }
 
 impl Kept {
@@ -70,9 +70,9 @@ const fn at(second: u64) -> Timestamp {
     Timestamp::from_nanos(START.as_nanos() + second * 1_000_000_000)
 }
 
-fn reply(status: u16) -> Reply {
+fn reply(status: u16) -> TargetReply {
     let seen = Saw::Http { status, headers: HeaderPairs::default(), body: String::new() };
-    Reply { seen, message: status.to_string(), retry_after: None }
+    TargetReply { seen, message: status.to_string(), retry_after: None }
 }
 
 /// Lets a delivery happen that is accepted then, with a target that says this at each time; attempts take 10ms.
@@ -88,10 +88,10 @@ fn happens(book: &RuleBook, number: u128, second: u64, says: impl Fn(Timestamp) 
         let said = reply(says(started_at));
         let outcome = classify(&said.as_answer(), &rule.classify, rule.timeouts.category);
         let moment = Moment { now, seed: SEED, delivery: id, attempt };
-        let ended = Ended::Outcome(outcome);
+        let ended = AttemptResult::Outcome(outcome);
         let decision = decide(rule, &history, &ended, &moment);
-        let Ended::Outcome(outcome) = ended else { unreachable!("it was made above") };
-        let facts = Facts {
+        let AttemptResult::Outcome(outcome) = ended else { unreachable!("it was made above") };
+        let facts = AttemptFacts {
             attempt,
             started_at,
             ended_at: now,
@@ -102,7 +102,7 @@ fn happens(book: &RuleBook, number: u128, second: u64, says: impl Fn(Timestamp) 
             response: "",
             held: history.held(now),
         };
-        stories.push(Story::of(&facts, &decision));
+        stories.push(AttemptRecord::of(&facts, &decision));
         history = history.after(&decision, now);
         match decision.verdict {
             Verdict::Retry { due_at } => now = due_at,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::evidence::{AnswerEvidence, AnswerKind};
+use super::evidence::{AnswerEvidence, TimedAnswer};
 use redrive_core::ids::DeliveryId;
 use redrive_core::limits;
 use redrive_core::policy::backoff::nanos;
@@ -18,7 +18,7 @@ pub(super) struct Timeline {
     step_nanos: u64,
     steps: BTreeMap<u64, AnswerStep>,
     kinds: Vec<AnswerExample>,
-    places: BTreeMap<AnswerKind, usize>,
+    places: BTreeMap<TimedAnswer, usize>,
 }
 
 /// By index into `kinds`.
@@ -45,7 +45,7 @@ pub(super) struct GoodAnswer<'a> {
 
 #[derive(Debug)]
 struct AnswerExample {
-    kind: AnswerKind,
+    kind: TimedAnswer,
     at: (Timestamp, DeliveryId),
     evidence: AnswerEvidence,
 }
@@ -58,7 +58,7 @@ pub(super) struct NearAnswers<'a> {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answers<'a> {
-    pub kind: &'a AnswerKind,
+    pub kind: &'a TimedAnswer,
     pub evidence: &'a AnswerEvidence,
     pub count: u64,
     pub took: Duration,
@@ -203,7 +203,7 @@ impl<'a> NearAnswers<'a> {
         (answers, count as f64 / all as f64)
     }
 
-    pub(super) fn count_of(&self, kind: &AnswerKind) -> u64 {
+    pub(super) fn count_of(&self, kind: &TimedAnswer) -> u64 {
         self.answers.iter().find(|answers| answers.kind == kind).map_or(0, |answers| answers.count)
     }
 }
@@ -211,11 +211,11 @@ impl<'a> NearAnswers<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use redrive_core::policy::answer::{HeaderPairs, Reply, Seen};
+    use redrive_core::policy::answer::{HeaderPairs, ReplyKind, TargetReply};
 
     fn status(status: u16) -> AnswerEvidence {
-        let seen = Seen::Http { status, headers: HeaderPairs::default(), body: String::new() };
-        let reply = Reply { seen, message: format!("{status}"), retry_after: None };
+        let seen = ReplyKind::Http { status, headers: HeaderPairs::default(), body: String::new() };
+        let reply = TargetReply { seen, message: format!("{status}"), retry_after: None };
         AnswerEvidence::Answer { reply, lacking: Vec::new() }
     }
 

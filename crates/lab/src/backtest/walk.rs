@@ -9,13 +9,15 @@ use std::time::Duration;
 use super::evidence::{AnswerEvidence, JudgedAnswer, Sureness, took};
 use super::timeline::{Answers, GoodAnswer, NearAnswers, Timeline};
 use super::{BacktestDoubt, Certainty, Finish};
-use redrive_core::engine::story::{End, HeldBy, Story, Told, Weighed};
+use redrive_core::engine::attempt_record::{
+    AttemptEnd, AttemptRecord, HoldReason, RecordedRetry, RecordedVerdict,
+};
 use redrive_core::ids::{Attempt, DeliveryId, Seed};
 use redrive_core::limits;
 use redrive_core::policy::backoff::nanos;
-use redrive_core::policy::category::{Category, Code, codes};
+use redrive_core::policy::category::{Category, FailureCode, codes};
 use redrive_core::policy::classify::Outcome;
-use redrive_core::policy::decide::{Decision, Ended, History, Moment, Verdict, decide};
+use redrive_core::policy::decide::{AttemptResult, Decision, History, Moment, Verdict, decide};
 use redrive_core::policy::history::UsedOnRecord;
 use redrive_core::policy::rule::{Rule, WhenOpen};
 use redrive_core::time::Timestamp;
@@ -30,8 +32,8 @@ pub(super) struct RuleWalk<'a> {
     pub seed: Seed,
     pub rule: &'a Rule,
     pub then: &'a [Option<&'a Rule>],
-    pub stories: &'a [Story],
-    pub life: &'a [Story],
+    pub stories: &'a [AttemptRecord],
+    pub life: &'a [AttemptRecord],
     pub timeline: Option<&'a Timeline>,
     pub open: &'a [(Timestamp, Timestamp)],
     pub until: Timestamp,
@@ -60,7 +62,7 @@ struct WalkState {
     guessed: u32,
     certainty: Certainty,
     doubts: Vec<BacktestDoubt>,
-    failure: Option<Code>,
+    failure: Option<FailureCode>,
 }
 
 struct KnownAnswer<'a> {
@@ -99,9 +101,9 @@ impl RuleWalk<'_> {
         for (place, story) in self.life.iter().enumerate() {
             let is_last = place + 1 == self.life.len();
             step.attempt = story.attempt;
-            if let End::Held { by } = story.end {
+            if let AttemptEnd::Held { by } = story.end {
                 match (&story.verdict, is_last) {
-                    (Told::Dead { code, .. }, _) => return self.held(step, story, by, code),
+                    (RecordedVerdict::Dead { code, .. }, _) => return self.held(step, story, by, code),
                     (_, true) => return self.off_record(step, story.started_at),
                     (_, false) => continue,
                 }
@@ -112,12 +114,12 @@ impl RuleWalk<'_> {
             let onward = self.attempted(step, place);
             match (onward, &story.verdict) {
                 (WalkStep::Over(finish), _) => return finish,
-                (WalkStep::Again(due_at), Told::Retry { due_at: then }) if due_at == *then => {}
+                (WalkStep::Again(due_at), RecordedVerdict::Retry { due_at: then }) if due_at == *then => {}
                 (WalkStep::Again(due_at), _) => {
                     step.attempt = story.attempt.next();
                     return self.off_record(step, due_at);
                 }
-                (WalkStep::Paused(_), Told::Paused) if !is_last => {}
+                (WalkStep::Paused(_), RecordedVerdict::Paused) if !is_last => {}
                 (WalkStep::Paused(at), _) => return Finish::Paused { at },
             }
         }
@@ -154,7 +156,7 @@ impl RuleWalk<'_> {
         if let Outcome::Failed(failure) = &judged.outcome {
             step.failure = Some(failure.code.clone());
         }
-        let decision = self.decided(step, &Ended::Outcome(judged.outcome), now);
+        let decision = self.decided(step, &AttemptResult::Outcome(judged.outcome), now);
         match decision.verdict {
             Verdict::Deliver => WalkStep::Over(Finish::Delivered { at: now }),
             Verdict::Retry { due_at } | Verdict::Hold { until: due_at } => WalkStep::Again(due_at),
@@ -162,7 +164,7 @@ impl RuleWalk<'_> {
                 let failure = step.failure.clone().expect("only failures become dead letters");
                 WalkStep::Over(Finish::Dead {
                     at: now,
-                    code: reason.code().map_or_else(|| failure.clone(), Code::of),
+                    code: reason.code().map_or_else(|| failure.clone(), FailureCode::of),
                     failure: Some(failure),
                 })
             }
@@ -170,14 +172,14 @@ impl RuleWalk<'_> {
         }
     }
 
-    fn decided(&self, step: &mut WalkState, ended: &Ended, now: Timestamp) -> Decision {
+    fn decided(&self, step: &mut WalkState, ended: &AttemptResult, now: Timestamp) -> Decision {
         let moment = Moment { now, seed: self.seed, delivery: self.delivery, attempt: step.attempt };
         let decision = decide(self.rule, &step.history, ended, &moment);
         step.history = step.history.after(&decision, now);
         decision
     }
 
-    fn hold_expired(&self, step: &WalkState, story: &Story, then: Option<&Rule>) -> Option<Finish> {
+    fn hold_expired(&self, step: &WalkState, story: &AttemptRecord, then: Option<&Rule>) -> Option<Finish> {
         let held = Duration::from_nanos(story.held_nanos);
         let is_shorter = then.is_some_and(|then| self.rule.hold_max < then.hold_max);
         if !is_shorter || held <= self.rule.hold_max || held <= step.history.held(story.started_at) {
@@ -188,10 +190,16 @@ impl RuleWalk<'_> {
             None => codes::HOLD_EXPIRED,
         };
         let at = story.started_at - held.saturating_sub(self.rule.hold_max);
-        Some(Finish::Dead { at, code: Code::of(code), failure: step.failure.clone() })
+        Some(Finish::Dead { at, code: FailureCode::of(code), failure: step.failure.clone() })
     }
 
-    fn held(&self, step: &mut WalkState, story: &Story, by: HeldBy, code: &Code) -> Finish {
+    fn held(
+        &self,
+        step: &mut WalkState,
+        story: &AttemptRecord,
+        by: HoldReason,
+        code: &FailureCode,
+    ) -> Finish {
         let at = story.started_at;
         let as_recorded = Finish::Dead { at, code: code.clone(), failure: step.failure.clone() };
         let is_late =
@@ -201,19 +209,19 @@ impl RuleWalk<'_> {
         }
         let held = Duration::from_nanos(story.held_nanos);
         match by {
-            HeldBy::Deadline | HeldBy::RuleRemoved | HeldBy::Notified | HeldBy::Damage => {
+            HoldReason::Deadline | HoldReason::RuleRemoved | HoldReason::Notified | HoldReason::Damage => {
                 self.off_record(step, at)
             }
-            HeldBy::Breaker if self.rule.breaker.is_none() => self.off_record(step, at - held),
-            HeldBy::Breaker if self.rule.when_open == WhenOpen::DeadLetter => as_recorded,
-            HeldBy::Breaker | HeldBy::RetryAfter => match self.rule.hold_max.saturating_sub(held) {
+            HoldReason::Breaker if self.rule.breaker.is_none() => self.off_record(step, at - held),
+            HoldReason::Breaker if self.rule.when_open == WhenOpen::DeadLetter => as_recorded,
+            HoldReason::Breaker | HoldReason::RetryAfter => match self.rule.hold_max.saturating_sub(held) {
                 Duration::ZERO => as_recorded,
                 left => self.held_on(step, at, left, code),
             },
         }
     }
 
-    fn held_on(&self, step: &mut WalkState, from: Timestamp, left: Duration, code: &Code) -> Finish {
+    fn held_on(&self, step: &mut WalkState, from: Timestamp, left: Duration, code: &FailureCode) -> Finish {
         let last = from + left;
         let limit = self.rule.timeouts.whole.limit(Attempt::FIRST);
         let kind = |evidence: &AnswerEvidence| {
@@ -262,10 +270,11 @@ impl RuleWalk<'_> {
             && let Some((_, until)) = self.open.iter().find(|(from, until)| *from <= at && at < *until)
         {
             step.doubt(BacktestDoubt::Ramp, Certainty::Likely);
-            match self.decided(step, &Ended::BreakerOpen { until: *until }, at).verdict {
+            match self.decided(step, &AttemptResult::BreakerOpen { until: *until }, at).verdict {
                 Verdict::Hold { until } if until > at => at = until,
                 Verdict::DeadLetter { reason, .. } => {
-                    let code = Code::of(reason.code().expect("what did not start has a reason of its own"));
+                    let code =
+                        FailureCode::of(reason.code().expect("what did not start has a reason of its own"));
                     return WalkStep::Over(Finish::Dead { at, code, failure: step.failure.clone() });
                 }
                 Verdict::Hold { .. } | Verdict::Deliver | Verdict::Retry { .. } | Verdict::Pause => break,
@@ -354,11 +363,11 @@ impl RuleWalk<'_> {
 
     fn nearest_own(&self, at: Timestamp) -> Option<(usize, Duration)> {
         let made = self.stories.iter().enumerate().filter(|(_, story)| story.is_attempt());
-        let distance = |story: &Story| story.started_at.since(at).max(at.since(story.started_at));
+        let distance = |story: &AttemptRecord| story.started_at.since(at).max(at.since(story.started_at));
         made.map(|(place, story)| (place, distance(story))).min_by_key(|(_, distance)| *distance)
     }
 
-    fn last_own(&self) -> Option<(usize, &Story)> {
+    fn last_own(&self) -> Option<(usize, &AttemptRecord)> {
         self.life.iter().enumerate().rfind(|(_, story)| story.is_attempt())
     }
 
@@ -378,7 +387,8 @@ impl RuleWalk<'_> {
     /// Whether only this message failed; then answers to others say nothing about it.
     fn is_about_message(&self) -> bool {
         *self.about_message.get_or_init(|| {
-            let was_delivered = self.stories.iter().any(|story| matches!(story.end, End::Delivered { .. }));
+            let was_delivered =
+                self.stories.iter().any(|story| matches!(story.end, AttemptEnd::Delivered { .. }));
             let Some((place, last)) = self.last_own().filter(|_| !was_delivered) else { return false };
             let Some(evidence) = self.own(place) else { return false };
             let around = self.timeline.and_then(|timeline| timeline.at(last.started_at));
@@ -410,7 +420,7 @@ impl WalkState {
     }
 }
 
-fn used_before(weighed: &Weighed) -> UsedOnRecord {
+fn used_before(weighed: &RecordedRetry) -> UsedOnRecord {
     let asked = weighed.retry_after_nanos.unwrap_or(0);
     let wait = weighed.backoff_nanos.max(asked);
     let waited = if asked > weighed.backoff_nanos { 0 } else { wait };

@@ -16,13 +16,14 @@ use super::read::is_reserved;
 use super::{Remark, Remarks, matching, write};
 use redrive_core::book::RuleBook;
 use redrive_core::book::model::{
-    At, DaprTarget, DependencyEntry, EventRow, Layer, ReactionName, Sections, ServiceEntry, Target, Waiting,
+    At, DaprTarget, DependencyEntry, EventRow, Layer, ReactionName, Sections, ServiceEntry, TargetEntry,
+    WaitingEntry,
 };
 use redrive_core::book::pattern::EventPattern;
-use redrive_core::book::problem::Span;
+use redrive_core::book::problem::BookSpan;
 use redrive_core::book::resolve::Resolved;
 use redrive_core::ids::{PolicyName, ServiceName};
-use redrive_core::policy::answer::{Answer, What};
+use redrive_core::policy::answer::{AnswerKind, TargetAnswer};
 use redrive_core::policy::backoff::Backoff;
 use redrive_core::policy::category::Category;
 use redrive_core::policy::classify::{Outcome, classify};
@@ -217,17 +218,17 @@ impl DaprExporter<'_> {
 
 /// A service that only depends on it.
 fn probe(entry: &DependencyEntry) -> ServiceEntry {
-    let span = Span::default();
+    let span = BookSpan::default();
     let pattern = EventPattern::parse("any").expect("a word is a pattern");
     let row = EventRow::plain(span, At { value: pattern, span });
     ServiceEntry {
         name: ServiceName::new("any").expect("a word is a name"),
         span,
         title: None,
-        target: Target::stdout(span),
+        target: TargetEntry::stdout(span),
         depends_on: Some(At { value: entry.name.clone(), span }),
         order: None,
-        waiting: Waiting::default(),
+        waiting: WaitingEntry::default(),
         rows: vec![Arc::new(row)],
         channels: Vec::new(),
         layer: Layer::default(),
@@ -238,8 +239,8 @@ fn retried_statuses(resolved: &Resolved<'_>) -> Vec<StatusRange> {
     let reactions = &resolved.rule.reactions;
     let of_target = reactions.to(Category::Transient, None).value.policy();
     matching::of_failures(|status| {
-        let what = What::Http { status, headers: &(), body: "" };
-        let answer = Answer { what, message: "", retry_after: None };
+        let what = AnswerKind::Http { status, headers: &(), body: "" };
+        let answer = TargetAnswer { what, message: "", retry_after: None };
         let Outcome::Failed(failure) = classify(&answer, &resolved.rule.classify, Category::Transient) else {
             return false;
         };

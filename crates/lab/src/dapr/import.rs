@@ -20,7 +20,7 @@ use redrive_core::book::problem::{Problem, Problems};
 use redrive_core::book::text_of;
 use redrive_core::book::validate::ACTS;
 use redrive_core::ids::DependencyName;
-use redrive_core::policy::catalog::Kind;
+use redrive_core::policy::catalog::DependencyKind;
 use redrive_core::policy::category::Category;
 use redrive_core::policy::rule::StatusRange;
 
@@ -232,14 +232,14 @@ impl BookWriter {
         self.lines.put(2, &format!("breaker: {breaker}"));
     }
 
-    fn kind(&mut self, target: &DaprTarget) -> Kind {
+    fn kind(&mut self, target: &DaprTarget) -> DependencyKind {
         match target {
-            DaprTarget::App(_) | DaprTarget::Actor(_) => Kind::Invoke,
+            DaprTarget::App(_) | DaprTarget::Actor(_) => DependencyKind::Invoke,
             DaprTarget::Component { name, .. } => guess_kind(name).unwrap_or_else(|| {
                 let why = "its kind cannot be derived from its name, so the book has `kind: webhook`; set the \
                            right kind";
                 self.notes.add(path(target), why);
-                Kind::Webhook
+                DependencyKind::Webhook
             }),
         }
     }
@@ -325,35 +325,35 @@ fn dependency_name(target: &DaprTarget) -> String {
     }
 }
 
-const KIND_WORDS: [(&str, Kind); 25] = [
-    ("kafka", Kind::Kafka),
-    ("redpanda", Kind::Kafka),
-    ("redis", Kind::Redis),
-    ("valkey", Kind::Redis),
-    ("postgres", Kind::Postgres),
-    ("pgsql", Kind::Postgres),
-    ("cockroach", Kind::Postgres),
-    ("smtp", Kind::Smtp),
-    ("email", Kind::Smtp),
-    ("mail", Kind::Smtp),
-    ("sendgrid", Kind::Smtp),
-    ("sms", Kind::Sms),
-    ("twilio", Kind::Sms),
-    ("ntfy", Kind::Ntfy),
-    ("servicebus", Kind::ServiceBus),
-    ("service-bus", Kind::ServiceBus),
-    ("sqs", Kind::Sqs),
-    ("keyvault", Kind::KeyVault),
-    ("key-vault", Kind::KeyVault),
-    ("vault", Kind::KeyVault),
-    ("blob", Kind::Blob),
-    ("s3", Kind::Blob),
-    ("bucket", Kind::Blob),
-    ("webhook", Kind::Webhook),
-    ("http", Kind::Webhook),
+const KIND_WORDS: [(&str, DependencyKind); 25] = [
+    ("kafka", DependencyKind::Kafka),
+    ("redpanda", DependencyKind::Kafka),
+    ("redis", DependencyKind::Redis),
+    ("valkey", DependencyKind::Redis),
+    ("postgres", DependencyKind::Postgres),
+    ("pgsql", DependencyKind::Postgres),
+    ("cockroach", DependencyKind::Postgres),
+    ("smtp", DependencyKind::Smtp),
+    ("email", DependencyKind::Smtp),
+    ("mail", DependencyKind::Smtp),
+    ("sendgrid", DependencyKind::Smtp),
+    ("sms", DependencyKind::Sms),
+    ("twilio", DependencyKind::Sms),
+    ("ntfy", DependencyKind::Ntfy),
+    ("servicebus", DependencyKind::ServiceBus),
+    ("service-bus", DependencyKind::ServiceBus),
+    ("sqs", DependencyKind::Sqs),
+    ("keyvault", DependencyKind::KeyVault),
+    ("key-vault", DependencyKind::KeyVault),
+    ("vault", DependencyKind::KeyVault),
+    ("blob", DependencyKind::Blob),
+    ("s3", DependencyKind::Blob),
+    ("bucket", DependencyKind::Blob),
+    ("webhook", DependencyKind::Webhook),
+    ("http", DependencyKind::Webhook),
 ];
 
-fn guess_kind(component: &str) -> Option<Kind> {
+fn guess_kind(component: &str) -> Option<DependencyKind> {
     let lower = component.to_ascii_lowercase();
     KIND_WORDS.into_iter().find(|(word, _)| lower.contains(word)).map(|(_, kind)| kind)
 }

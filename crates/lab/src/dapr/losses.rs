@@ -1,7 +1,9 @@
 //! Settings of a book that Dapr cannot express.
 
 use super::Remarks;
-use redrive_core::book::model::{DeadLetter, Idempotency, Layer, Permits, ReactionName, Sections, Waiting};
+use redrive_core::book::model::{
+    DeadLetter, Idempotency, Layer, Permits, ReactionName, Sections, WaitingEntry,
+};
 use redrive_core::policy::category::Category;
 use redrive_core::policy::rule::FailureMatch;
 
@@ -55,7 +57,9 @@ pub(super) fn of_book(sections: &Sections, losses: &mut Remarks) {
     }
     let of_defaults = [("defaults".to_owned(), &sections.waiting)].into_iter();
     let of_services = sections.services.iter().map(|s| (format!("service {}", s.name), &s.waiting));
-    for (label, _) in of_defaults.chain(of_services).filter(|(_, waiting)| **waiting != Waiting::default()) {
+    for (label, _) in
+        of_defaults.chain(of_services).filter(|(_, waiting)| **waiting != WaitingEntry::default())
+    {
         losses.add(label, "`waiting`: Dapr stores no waiting events");
     }
     if sections.keep_delivered.is_some() {

@@ -10,8 +10,8 @@ mod targets;
 pub(super) use self::policies::is_reserved;
 use super::Remarks;
 use super::model::Resiliency;
-use redrive_core::book::problem::{Problem, Problems, Span, nearest};
-use redrive_core::book::yaml::{self, Node, Value};
+use redrive_core::book::problem::{BookSpan, Problem, Problems, nearest};
+use redrive_core::book::yaml::{self, YamlNode, YamlValue};
 
 #[derive(Debug)]
 pub(super) struct DaprResource {
@@ -28,7 +28,7 @@ pub(super) fn read(text: &str) -> Result<DaprResource, Vec<Problem>> {
     let Some(root) = root.filter(|_| !problems.has_errors()) else {
         if !problems.has_errors() {
             let help = "use a file with `kind: Resiliency`";
-            problems.error("empty-file", Span::default(), "the file is empty", help);
+            problems.error("empty-file", BookSpan::default(), "the file is empty", help);
         }
         return Err(problems.into_sorted().into_iter().map(import_problem).collect());
     };
@@ -62,8 +62,8 @@ struct DaprReader {
 }
 
 impl DaprReader {
-    fn resource(&mut self, root: &Node) -> Resiliency {
-        let word = |key| root.get(key).and_then(Node::text).unwrap_or_default();
+    fn resource(&mut self, root: &YamlNode) -> Resiliency {
+        let word = |key| root.get(key).and_then(YamlNode::text).unwrap_or_default();
         if word("kind") != "Resiliency" || !word("apiVersion").starts_with("dapr.io/") {
             let place = root.get("kind").or_else(|| root.get("apiVersion")).unwrap_or(root);
             let help = "it must have `apiVersion: dapr.io/v1alpha1` and `kind: Resiliency`";
@@ -101,11 +101,11 @@ impl DaprReader {
     }
 
     /// Unless another problem was reported.
-    fn missing_spec(&mut self, root: &Node) {
+    fn missing_spec(&mut self, root: &YamlNode) {
         if self.problems.has_errors() {
             return;
         }
-        let is_slip = |key: &&Node| key.text().is_some_and(|text| nearest(text, ["spec"]).is_some());
+        let is_slip = |key: &&YamlNode| key.text().is_some_and(|text| nearest(text, ["spec"]).is_some());
         let slip =
             root.entries().iter().map(|(key, _)| key).filter(|key| key.text() != Some("spec")).find(is_slip);
         let message = "the resource has no `spec`, so it has no policies and no targets";
@@ -116,15 +116,15 @@ impl DaprReader {
         self.problems.error("missing-key", span, message, help);
     }
 
-    fn scopes(&mut self, root: &Node) -> Vec<String> {
+    fn scopes(&mut self, root: &YamlNode) -> Vec<String> {
         let Some(scopes) = root.get("scopes") else { return Vec::new() };
-        if !matches!(scopes.value, Value::List(_) | Value::Null) {
+        if !matches!(scopes.value, YamlValue::List(_) | YamlValue::Null) {
             self.wrong_shape(scopes, "`scopes` takes a list of app ids");
         }
         for scope in scopes.items().iter().filter(|scope| scope.text().is_none()) {
             self.wrong_shape(scope, "a scope is an app id");
         }
-        let texts = scopes.items().iter().filter_map(Node::text).filter(|text| !text.is_empty());
+        let texts = scopes.items().iter().filter_map(YamlNode::text).filter(|text| !text.is_empty());
         texts.map(str::to_owned).collect()
     }
 }

@@ -4,8 +4,8 @@ use std::fmt::Display;
 
 use super::evidence::DoctorEvidence;
 use redrive_core::book::model::{At, BreakerEntry, Layer, ReactionName, Sections};
-pub(super) use redrive_core::book::patch::{Patch, Step, keys, scalar};
-use redrive_core::book::resolve::{Level, Resolved};
+pub(super) use redrive_core::book::patch::{Patch, PatchStep, keys, scalar};
+use redrive_core::book::resolve::{Resolved, RuleLevel};
 use redrive_core::ids::{BreakerName, DependencyName};
 use redrive_core::policy::breaker::{BreakerSettings, Trip};
 use redrive_core::policy::category::Category;
@@ -13,18 +13,20 @@ use redrive_core::policy::rule::NamedPolicy;
 use redrive_core::text::show_duration;
 
 /// Settings above all services are repeated at the service, so that others keep theirs.
-pub(super) fn place_of(rule: &Resolved<'_>, level: Level) -> Vec<Step> {
+pub(super) fn place_of(rule: &Resolved<'_>, level: RuleLevel) -> Vec<PatchStep> {
     let mut path = keys(&["services", rule.service.name.as_str()]);
     let channel = rule.channel.map(|channel| channel.name.as_str());
     match level {
-        Level::Row => {
+        RuleLevel::Row => {
             path.extend(channel.into_iter().flat_map(|channel| keys(&["channels", channel])));
             path.extend(keys(&["events"]));
-            path.push(Step::Row(rule.row.pattern.value.as_str().to_owned()));
+            path.push(PatchStep::Row(rule.row.pattern.value.as_str().to_owned()));
         }
-        Level::Channel => path.extend(channel.into_iter().flat_map(|channel| keys(&["channels", channel]))),
-        Level::Dependency => return keys(&["dependencies", rule.dependency.value.as_str()]),
-        Level::Service | Level::Kind | Level::Defaults | Level::BuiltIn => {}
+        RuleLevel::Channel => {
+            path.extend(channel.into_iter().flat_map(|channel| keys(&["channels", channel])))
+        }
+        RuleLevel::Dependency => return keys(&["dependencies", rule.dependency.value.as_str()]),
+        RuleLevel::Service | RuleLevel::Kind | RuleLevel::Defaults | RuleLevel::BuiltIn => {}
     }
     path
 }
@@ -71,7 +73,7 @@ pub(super) fn of_policy(
     let reaction = rule.reaction_to(Category::Transient);
     let mut place = place_of(rule, reaction.origin.level);
     let is_by_policy = matches!(reaction.value, ReactionName::Policy(_));
-    let span = reaction.origin.span.filter(|_| reaction.origin.level < Level::Kind);
+    let span = reaction.origin.span.filter(|_| reaction.origin.level < RuleLevel::Kind);
     let is_short = span.is_none_or(|span| is_written_as(evidence, span.start, "retry"));
     if !is_by_policy || is_short {
         return change.set(&place, "retry", scalar(&name));
@@ -102,14 +104,14 @@ pub(super) fn of_breaker(evidence: &DoctorEvidence, rule: &Resolved<'_>, values:
     let change = set_all(change, &place, values);
     let declared = sections.dependencies.contains_key(&rule.dependency.value);
     let level = match rule.breaker_origin.level {
-        Level::Row | Level::Channel | Level::Service => rule.breaker_origin.level,
-        _ if declared => Level::Dependency,
-        _ => Level::Service,
+        RuleLevel::Row | RuleLevel::Channel | RuleLevel::Service => rule.breaker_origin.level,
+        _ if declared => RuleLevel::Dependency,
+        _ => RuleLevel::Service,
     };
     change.set(&place_of(rule, level), "breaker", scalar(&name))
 }
 
-fn set_all(patch: Patch, place: &[Step], values: &[(&str, String)]) -> Patch {
+fn set_all(patch: Patch, place: &[PatchStep], values: &[(&str, String)]) -> Patch {
     values.iter().fold(patch, |patch, (key, value)| patch.set(place, key, value))
 }
 

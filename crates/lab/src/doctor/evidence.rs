@@ -10,14 +10,14 @@ use std::time::Duration;
 use redrive_core::book::RuleBook;
 use redrive_core::book::model::{EventRow, Layer};
 use redrive_core::book::resolve::Resolved;
-use redrive_core::engine::story::{End, Story};
+use redrive_core::engine::attempt_record::{AttemptEnd, AttemptRecord};
 use redrive_core::engine::{HeldQueue, QueueName};
 use redrive_core::figures::{DependencyFigures, Figures};
 use redrive_core::ids::{ChannelName, DependencyName};
 use redrive_core::letters::envelope::Tier;
 use redrive_core::letters::fingerprint::Fingerprint;
-use redrive_core::policy::breaker::Phase;
-use redrive_core::policy::category::{Category, Code};
+use redrive_core::policy::breaker::BreakerPhase;
+use redrive_core::policy::category::{Category, FailureCode};
 use redrive_core::time::Timestamp;
 
 #[derive(Clone, Debug)]
@@ -57,8 +57,8 @@ pub struct DependencyState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakerTurn {
     pub at: Timestamp,
-    pub from: Phase,
-    pub to: Phase,
+    pub from: BreakerPhase,
+    pub to: BreakerPhase,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -67,14 +67,14 @@ pub struct ExaminedDelivery {
     pub event_type: String,
     pub accepted_at: Timestamp,
     pub state: ExaminedState,
-    pub stories: Vec<Story>,
+    pub stories: Vec<AttemptRecord>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExaminedState {
     Waiting,
     Delivered,
-    Dead { at: Timestamp, code: Code },
+    Dead { at: Timestamp, code: FailureCode },
     Closed,
 }
 
@@ -83,8 +83,8 @@ pub struct LetterKind {
     pub queue: QueueName,
     pub event_type: String,
     pub category: Category,
-    pub code: Code,
-    pub failure_code: Code,
+    pub code: FailureCode,
+    pub failure_code: FailureCode,
     pub tier: Tier,
     pub fingerprint: Fingerprint,
     pub count: u64,
@@ -108,11 +108,11 @@ pub struct Unrouted {
 }
 
 impl ExaminedDelivery {
-    pub(super) fn attempts(&self) -> impl Iterator<Item = &Story> {
+    pub(super) fn attempts(&self) -> impl Iterator<Item = &AttemptRecord> {
         self.stories.iter().filter(|story| story.is_attempt())
     }
 
-    pub(super) const fn death(&self) -> Option<(Timestamp, &Code)> {
+    pub(super) const fn death(&self) -> Option<(Timestamp, &FailureCode)> {
         match &self.state {
             ExaminedState::Dead { at, code } => Some((*at, code)),
             ExaminedState::Waiting | ExaminedState::Delivered | ExaminedState::Closed => None,
@@ -241,7 +241,7 @@ fn wards<'a>(
 }
 
 impl<'a> RowEvidence<'a> {
-    pub(super) fn attempts(&self) -> impl Iterator<Item = &'a Story> {
+    pub(super) fn attempts(&self) -> impl Iterator<Item = &'a AttemptRecord> {
         self.deliveries.iter().flat_map(|delivery| delivery.attempts())
     }
 
@@ -252,15 +252,15 @@ impl<'a> RowEvidence<'a> {
     pub(super) fn failed_as(
         &self,
         categories: &'static [Category],
-    ) -> impl Iterator<Item = (&'a Story, &'a Code)> {
+    ) -> impl Iterator<Item = (&'a AttemptRecord, &'a FailureCode)> {
         self.attempts().filter_map(move |story| match &story.end {
-            End::Failed { category, code, .. } if categories.contains(category) => Some((story, code)),
-            End::Failed { .. } | End::Delivered { .. } | End::Held { .. } => None,
+            AttemptEnd::Failed { category, code, .. } if categories.contains(category) => Some((story, code)),
+            AttemptEnd::Failed { .. } | AttemptEnd::Delivered { .. } | AttemptEnd::Held { .. } => None,
         })
     }
 
     pub(super) fn successes(&self) -> SortedTimes {
-        let arrived = self.attempts().filter(|story| matches!(story.end, End::Delivered { .. }));
+        let arrived = self.attempts().filter(|story| matches!(story.end, AttemptEnd::Delivered { .. }));
         SortedTimes::of(arrived.map(|story| Duration::from_nanos(story.took_nanos)))
     }
 }

@@ -18,14 +18,15 @@ use super::evidence::{EvidenceChart, ExaminedDelivery, RowEvidence, SortedTimes}
 use super::rules::timeouts::is_of_another_limit;
 use super::words::counted;
 use crate::scenario::{
-    ALL_DEPENDENCIES, Arrival, Behaviour, Capacity, Flow, Latency, Met, Mood, Phase, Reach, Scenario,
+    ALL_DEPENDENCIES, Arrival, ArrivalPattern, ArrivalScope, Behaviour, CallFailure, Capacity, FailureMode,
+    FailurePhase, Latency, Scenario,
 };
 use crate::simulate::change::changed;
 use crate::simulate::{Go, SimulationPlan, run};
 use redrive_core::book::RuleBook;
 use redrive_core::book::model::At;
-use redrive_core::book::problem::Span;
-use redrive_core::engine::story::{End, Story};
+use redrive_core::book::problem::BookSpan;
+use redrive_core::engine::attempt_record::{AttemptEnd, AttemptRecord};
 use redrive_core::event::attribute::EventType;
 use redrive_core::ids::DependencyName;
 use redrive_core::policy::category::{Category, codes};
@@ -74,9 +75,9 @@ impl ProofMeasure {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ProofWorld {
     AsSeen,
-    Always(Mood),
-    /// Always in this mood, for deliveries that all behave alike; a few are enough.
-    Alike(Mood),
+    Always(FailureMode),
+    /// Always in this mode, for deliveries that all behave alike; a few are enough.
+    Alike(FailureMode),
     Well(Latency),
     /// A burst of that size to a dependency with this latency and capacity.
     Crowd(u32, Latency, Capacity),
@@ -311,18 +312,20 @@ impl ProofScenario {
         let lasted = if is_alike { ALIKE_APART * 2 * ALIKE_MAX } else { chart.evidence.now.since(start) };
         let duration = lasted.max(Duration::from_secs(1));
         let whole = duration.saturating_add(SETTLE);
-        let always = |mood: &Mood| vec![Phase { at: Duration::ZERO, lasting: whole, mood: mood.clone() }];
+        let always = |mode: &FailureMode| {
+            vec![FailurePhase { at: Duration::ZERO, lasting: whole, mode: mode.clone() }]
+        };
         let seen = latency_of(&members);
         let (latency, capacity, phases) = match world {
             ProofWorld::AsSeen | ProofWorld::Unplayed => (seen, None, timeline(&members, start, duration)),
-            ProofWorld::Always(mood) | ProofWorld::Alike(mood) => (seen, None, always(mood)),
+            ProofWorld::Always(mode) | ProofWorld::Alike(mode) => (seen, None, always(mode)),
             ProofWorld::Well(latency) => (*latency, None, Vec::new()),
             ProofWorld::Crowd(_, latency, capacity) => (*latency, Some(*capacity), Vec::new()),
         };
         let behaviour = Behaviour { latency: Some(latency), capacity, phases, calls: Vec::new() };
         let known = chart.evidence.book.sections().resolved().map(|rule| rule.dependency.value);
         let others: BTreeSet<DependencyName> = known.filter(|name| *name != ward.name).collect();
-        let at = |value| At { value, span: Span::default() };
+        let at = |value| At { value, span: BookSpan::default() };
         let mut dependencies: BTreeMap<DependencyName, At<Behaviour>> =
             others.iter().map(|name| (name.clone(), at(Behaviour::default()))).collect();
         dependencies.insert(ward.name.clone(), at(behaviour.clone()));
@@ -336,7 +339,7 @@ impl ProofScenario {
         }
         if let ProofWorld::Crowd(size, ..) = world {
             arrivals.truncate(1);
-            let burst = Flow::Bursts { size: *size, every: None };
+            let burst = ArrivalPattern::Bursts { size: *size, every: None };
             for arrival in &mut arrivals {
                 arrival.flow = burst.clone();
             }
@@ -374,24 +377,27 @@ fn arrivals<'a>(
     let arrival = |(event_type, queues): (&str, BTreeMap<String, Vec<Duration>>)| {
         let mut times = queues.into_values().max_by_key(Vec::len)?;
         times.sort_unstable();
-        let at = |value| At { value, span: Span::default() };
+        let at = |value| At { value, span: BookSpan::default() };
         Some(Arrival {
             event_type: at(EventType::new(event_type).ok()?),
-            reach: Reach::OneType,
+            scope: ArrivalScope::OneType,
             sessions: None,
             poison: Share::NONE,
             from: Duration::ZERO,
             until: duration.saturating_add(Duration::from_millis(1)),
-            flow: Flow::Trace { file: At { value: String::new(), span: Span::default() }, times },
+            flow: ArrivalPattern::Trace {
+                file: At { value: String::new(), span: BookSpan::default() },
+                times,
+            },
         })
     };
     times.into_iter().filter_map(arrival).collect()
 }
 
-fn alike(flow: &Flow) -> Flow {
-    let Flow::Trace { file, times } = flow else { return flow.clone() };
+fn alike(flow: &ArrivalPattern) -> ArrivalPattern {
+    let ArrivalPattern::Trace { file, times } = flow else { return flow.clone() };
     let times = (0..ALIKE_MAX).zip(times).map(|(place, _)| ALIKE_APART * place).collect();
-    Flow::Trace { file: file.clone(), times }
+    ArrivalPattern::Trace { file: file.clone(), times }
 }
 
 fn latency_of(members: &[&RowEvidence<'_>]) -> Latency {
@@ -402,10 +408,10 @@ fn latency_of(members: &[&RowEvidence<'_>]) -> Latency {
     Latency { p50, p99 }
 }
 
-/// A mood lasts until the next recorded answer.
-fn timeline(members: &[&RowEvidence<'_>], start: Timestamp, duration: Duration) -> Vec<Phase> {
+/// A mode lasts until the next recorded answer.
+fn timeline(members: &[&RowEvidence<'_>], start: Timestamp, duration: Duration) -> Vec<FailurePhase> {
     let step = Duration::from_secs(duration.as_secs().div_ceil(STEPS_MAX).max(1));
-    let mut seen: BTreeMap<u64, (u64, BTreeMap<Met, u64>)> = BTreeMap::new();
+    let mut seen: BTreeMap<u64, (u64, BTreeMap<CallFailure, u64>)> = BTreeMap::new();
     for member in members {
         for story in member.attempts().filter(|story| !is_of_another_limit(member, story)) {
             let place = story.started_at.since(start).as_millis() / step.as_millis();
@@ -416,7 +422,7 @@ fn timeline(members: &[&RowEvidence<'_>], start: Timestamp, duration: Duration) 
             }
         }
     }
-    let mut phases: Vec<Phase> = Vec::new();
+    let mut phases: Vec<FailurePhase> = Vec::new();
     let mut places = seen.into_iter().peekable();
     while let Some((place, (calls, failed))) = places.next() {
         let at = step * u32::try_from(place).unwrap_or(u32::MAX);
@@ -428,27 +434,29 @@ fn timeline(members: &[&RowEvidence<'_>], start: Timestamp, duration: Duration) 
         let shares = failed
             .into_iter()
             .filter_map(|(met, count)| Some((met, Share::new(count as f64 / calls as f64)?)));
-        let mood = Mood::Mixed(shares.collect());
+        let mode = FailureMode::Mixed(shares.collect());
         let lasting = until.saturating_sub(at);
         match phases.last_mut() {
-            Some(last) if last.mood == mood && last.until() == at => last.lasting += lasting,
-            Some(_) | None => phases.push(Phase { at, lasting, mood }),
+            Some(last) if last.mode == mode && last.until() == at => last.lasting += lasting,
+            Some(_) | None => phases.push(FailurePhase { at, lasting, mode }),
         }
     }
     phases.retain(|phase| !phase.lasting.is_zero());
     phases
 }
 
-fn met(story: &Story) -> Option<Met> {
+fn met(story: &AttemptRecord) -> Option<CallFailure> {
     match &story.end {
-        End::Delivered { .. } | End::Held { .. } => None,
-        End::Failed { status: Some(status), .. } => Some(Met::Status(*status)),
-        End::Failed { code, category, status: None, .. } => Some(match category {
-            _ if matches!(code.as_str(), codes::NETWORK_TIMEOUT | codes::TIME_LIMIT_EXCEEDED) => Met::Nothing,
-            Category::Permanent | Category::Invalid => Met::Status(422),
-            Category::Fatal => Met::Status(401),
-            Category::RateLimited => Met::Status(429),
-            Category::Transient | Category::Unknown | Category::Internal => Met::Refused,
+        AttemptEnd::Delivered { .. } | AttemptEnd::Held { .. } => None,
+        AttemptEnd::Failed { status: Some(status), .. } => Some(CallFailure::Status(*status)),
+        AttemptEnd::Failed { code, category, status: None, .. } => Some(match category {
+            _ if matches!(code.as_str(), codes::NETWORK_TIMEOUT | codes::TIME_LIMIT_EXCEEDED) => {
+                CallFailure::Nothing
+            }
+            Category::Permanent | Category::Invalid => CallFailure::Status(422),
+            Category::Fatal => CallFailure::Status(401),
+            Category::RateLimited => CallFailure::Status(429),
+            Category::Transient | Category::Unknown | Category::Internal => CallFailure::Refused,
         }),
     }
 }

@@ -12,7 +12,7 @@ use self::sketch::Sketch;
 use super::{DoctorFinding, DoctorReport, Harm, all, examine};
 use crate::lint::check;
 use redrive_core::book::connectors::built_in;
-use redrive_core::book::problem::Severity;
+use redrive_core::book::problem::ProblemSeverity;
 
 /// The sick of all cases, and what came of examining them: changes are played, which takes a while.
 static SICK: LazyLock<Vec<Sick>> = LazyLock::new(|| {
@@ -69,7 +69,7 @@ fn every_change_can_be_put_into_the_book_and_leaves_no_error() {
             let Some(change) = &finding.change else { continue };
             let merged = redrive_core::book::patch::laid_over(book, change).expect("both are YAML");
             let problems = check(merged.as_bytes(), built_in()).problems;
-            let errors: Vec<_> = problems.iter().filter(|p| p.severity == Severity::Error).collect();
+            let errors: Vec<_> = problems.iter().filter(|p| p.severity == ProblemSeverity::Error).collect();
             assert!(errors.is_empty(), "{name}: {}\n{change}\n{merged}\n{errors:#?}", finding.code);
         }
     }
@@ -215,7 +215,10 @@ fn no_two_findings_set_the_same_key_and_all_changes_are_one() {
         let Some(change) = &examined.change else { continue };
         let merged = redrive_core::book::patch::laid_over(book, change).expect("both are YAML");
         let problems = check(merged.as_bytes(), built_in()).problems;
-        assert!(problems.iter().all(|problem| problem.severity != Severity::Error), "{name}: {problems:#?}");
+        assert!(
+            problems.iter().all(|problem| problem.severity != ProblemSeverity::Error),
+            "{name}: {problems:#?}"
+        );
     }
 }
 

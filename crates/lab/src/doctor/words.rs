@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use redrive_core::policy::category::Code;
+use redrive_core::policy::category::FailureCode;
 pub(super) use redrive_core::text::counted;
 
 const CODES_SHOWN_MAX: usize = 3;
@@ -21,7 +21,7 @@ pub(super) fn waiting(number: u64) -> String {
     format!("{} {}", counted(number, "delivery"), if number == 1 { "waits" } else { "wait" })
 }
 
-pub(super) fn tally<'a>(codes: impl Iterator<Item = &'a Code>) -> Vec<(&'a str, u64)> {
+pub(super) fn tally<'a>(codes: impl Iterator<Item = &'a FailureCode>) -> Vec<(&'a str, u64)> {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for code in codes {
         *counts.entry(code.as_str()).or_default() += 1;

@@ -1,27 +1,25 @@
-//! Lints about addresses: what one says before anybody resolves it, whom it names, and whether its target
-//! may be called there.
+//! Lints about addresses: names of private networks, and unencrypted keys.
 
 use std::net::IpAddr;
 
-use super::Example::Book;
-use super::{Findings, Lint, Run};
-use redrive_core::book::model::{JwtKeys, Network, Sections, Target};
-use redrive_core::book::problem::Severity;
+use super::ExampleBook::Book;
+use super::{Findings, Lint, LintScope};
+use redrive_core::book::model::{JwtKeys, Network, Sections, TargetEntry};
+use redrive_core::book::problem::ProblemSeverity;
 
 pub(super) const LINTS: &[Lint] = &[PRIVATE_NAME, PLAIN_KEYS];
 
 const PLAIN_KEYS: Lint = Lint {
     code: "plain-http-keys",
-    severity: Severity::Warning,
-    summary: "the keys that tokens are checked with come without encryption",
-    explanation: "The keys of `access.jwt` are fetched over plain HTTP from another machine. Whoever sits in \
-                  between can put keys of their own in their place, sign tokens with them, and be believed to \
-                  be anybody, an administrator too. Use `https`.",
+    severity: ProblemSeverity::Warning,
+    summary: "the keys of `access.jwt` are fetched without encryption",
+    explanation: "The keys that verify tokens come over plain HTTP from another machine. An attacker in between can replace \
+                  them, sign tokens and act as any user, administrators included. Use `https`.",
     bad: Book(&[
         r#"access: { jwt: { jwks: "http://issuer.example.com/keys", issuer: a, audience: redrive } }"#,
     ]),
     fix: &[("http://", "https://")],
-    run: Run::Book(plain_http_keys),
+    scope: LintScope::Book(plain_http_keys),
 };
 
 fn plain_http_keys<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
@@ -31,59 +29,37 @@ fn plain_http_keys<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
     let is_own = host.eq_ignore_ascii_case("localhost")
         || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
     if address.starts_with("http://") && !is_own {
-        let message = format!("the keys of `{address}` come without encryption, and could be anybody's");
+        let message = format!("the keys at `{address}` are fetched without encryption");
         findings.report(span, message, "use `https://`");
     }
 }
 
 const PRIVATE_NAME: Lint = Lint {
     code: "private-name-without-leave",
-    severity: Severity::Warning,
-    summary: "a target's name leads to a private network, which the book does not allow",
-    explanation: "Whoever can change what a name resolves to could have events sent to this machine, to its \
-                  neighbours or to the metadata service of its cloud. So a name that leads there is refused, \
-                  and the deliveries become dead letters, unless the target says `network: private`. This \
-                  name can lead nowhere else. Say so beside `http:`, or write the address itself, such as \
-                  127.0.0.1, which is trusted as it stands.",
+    severity: ProblemSeverity::Warning,
+    summary: "a target in a private network without `network: private`",
+    explanation: "A changed DNS entry could send events to this machine, its neighbours or the metadata service of its cloud. \
+                  So a name that resolves to a private address is refused, and its deliveries become dead letters, unless \
+                  the target has `network: private`. This name is always private. Add that key beside `http:`, or write \
+                  an address such as 127.0.0.1, which is trusted.",
     bad: Book(&[
         r#"services: { mail: { target: { http: "http://localhost:9000/events" }, events: [todo.task.created] } }"#,
     ]),
     fix: &[(r#"/events""#, r#"/events", network: private"#)],
-    run: Run::Book(private_name_without_leave),
+    scope: LintScope::HttpTarget(private_name_without_leave),
 };
 
-fn private_name_without_leave<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
-    each_http_target(book, findings, |target, address, findings| {
-        let endpoint = &target.endpoint;
-        let host = authority(address).map(host).unwrap_or_default();
-        if endpoint.profile.network == Some(Network::Public) && !host.is_empty() && is_inner_name(host) {
-            let message = format!("`{host}` leads to a private network, where this target may not call");
-            let help = format!("add `network: private` beside `{}:`", endpoint.key());
-            findings.report(target.span, message, help);
-        }
-    });
-}
-
-/// Looks at every target that has an HTTP address, with the silencers that hold there.
-pub(super) fn each_http_target<'a>(
-    book: &'a Sections,
-    findings: &mut Findings<'a>,
-    look: impl Fn(&'a Target, &'a str, &mut Findings<'a>),
-) {
-    for service in &book.services {
-        let own = std::iter::once((&service.layer, &service.target));
-        let of_channels =
-            service.channels.iter().filter_map(|channel| Some((&channel.layer, channel.target.as_ref()?)));
-        for (layer, target) in own.chain(of_channels) {
-            if let Some(address) = target.endpoint.http_address() {
-                let around = [&book.defaults, &service.layer, layer];
-                findings.within_all(around, |findings| look(target, address, findings));
-            }
-        }
+fn private_name_without_leave<'a>(target: &'a TargetEntry, address: &'a str, findings: &mut Findings<'a>) {
+    let endpoint = &target.endpoint;
+    let host = authority(address).map(host).unwrap_or_default();
+    if endpoint.profile.network == Some(Network::Public) && !host.is_empty() && is_inner_name(host) {
+        let message = format!("`{host}` is in a private network, which this target may not call");
+        let help = format!("add `network: private` beside `{}:`", endpoint.key());
+        findings.report(target.span, message, help);
     }
 }
 
-/// Whether a host is a name that only a private network, or this machine, has a meaning for.
+/// Whether a host is a name that is valid only on this machine or in a private network.
 pub(super) fn is_inner_name(host: &str) -> bool {
     const INNER: [&str; 6] = [".localhost", ".local", ".internal", ".lan", ".svc", ".home.arpa"];
     let name = host.trim_end_matches('.').to_ascii_lowercase();
@@ -91,7 +67,7 @@ pub(super) fn is_inner_name(host: &str) -> bool {
         && (!name.contains('.') || INNER.iter().any(|inner| name.ends_with(inner)))
 }
 
-/// What stands between `//` and the path: `user:password@host:port`.
+/// The part between `//` and the path: `user:password@host:port`.
 pub(super) fn authority(address: &str) -> Option<&str> {
     let (_, rest) = address.split_once("://")?;
     Some(&rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())])
@@ -148,7 +124,7 @@ mod tests {
             ("by the other family",  "http://[::1]:9/keys",          false),
             ("by name",              "http://localhost:9/keys",      false),
             ("a neighbour",          "http://10.0.0.1/keys",         true),
-            ("anybody",              "http://issuer.test/keys",      true),
+            ("a public address",     "http://issuer.test/keys",      true),
         ];
         for (name, address, expected) in cases {
             let book =

@@ -1,41 +1,39 @@
-//! Lints about alerts: whether anybody hears them, and whether they say what their author means.
+//! Lints about alerts: whether they reach a receiver, and whether they say what their author means.
 //!
-//! Alerts are compared only within one list: each level's alerts look at what that level covers.
+//! Alerts are compared only within one list: the alerts of a level cover the same rows.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::Example::Book;
-use super::{Findings, Lint, ON_CALL, Run};
+use super::ExampleBook::Book;
+use super::{Findings, Lint, LintScope, ON_CALL};
 use redrive_core::alerts::value::bound;
-use redrive_core::book::expression::{Condition, Hours, Limit, Metric, Op, Quantity};
+use redrive_core::book::expression::{AlertMetric, Condition, Hours, Quantity, Threshold, ThresholdOp};
 use redrive_core::book::model::{Alert, AlertSeverity, Receiver, Sections};
-use redrive_core::book::problem::Severity;
+use redrive_core::book::problem::ProblemSeverity;
+use redrive_core::book::resolve::Resolved;
 
 pub(super) const LINTS: &[Lint] = &[
     Lint {
         code: "alert-without-receiver",
-        severity: Severity::Warning,
-        summary: "an alert that nobody is told of",
-        explanation: "The alert is raised, counted and shown, and nobody hears of it: it names no receiver \
-                      under `to`. Its author most likely believes that somebody will come. Name who is to \
-                      be told, or leave the alert out; where an Alertmanager decides who is told, name it \
-                      as the receiver.",
+        severity: ProblemSeverity::Warning,
+        summary: "an alert without a receiver",
+        explanation: "The alert fires, is counted and shown, but notifies no receiver: it has no `to`. Name its receivers, or \
+                      remove the alert. If an Alertmanager routes notifications, name it as the receiver.",
         bad: Book(&["alerts: [{ when: dead_letters > 100, severity: high }]"]),
         fix: &[(
             "severity: high }]",
             "severity: high, to: [on-call] }]\nreceivers: { on-call: { webhook: \"https://pager.example.test/hook\" } }",
         )],
-        run: Run::Book(alert_without_receiver),
+        scope: LintScope::Alert(alert_without_receiver),
     },
     Lint {
         code: "alert-only-business-hours",
-        severity: Severity::Error,
-        summary: "an urgent alert whose every receiver is away at night",
-        explanation: "A high alert is to be answered within an hour and a critical one within fifteen \
-                      minutes, at any time. Every receiver of this one has `hours`, and outside of them \
-                      all of them keep it back: on a Saturday nobody is told. Add a receiver without \
-                      hours, such as a pager, or lower the severity if it can wait until Monday.",
+        severity: ProblemSeverity::Error,
+        summary: "an urgent alert whose receivers all have `hours`",
+        explanation: "A high alert needs an answer within an hour and a critical one within fifteen minutes, at any time. All \
+                      receivers of this alert have `hours` and hold it back outside of them. Add a receiver without \
+                      hours, such as a pager, or lower the severity.",
         bad: Book(&[
             "alerts: [{ when: breaker_open for 10m, severity: critical, to: [office] }]",
             "receivers:",
@@ -45,16 +43,15 @@ pub(super) const LINTS: &[Lint] = &[
             ("[office]", "[office, on-call]"),
             ("receivers:", "receivers:\n  on-call: { webhook: \"https://pager.example.test/hook\" }"),
         ],
-        run: Run::Book(alert_only_business_hours),
+        scope: LintScope::Alert(alert_only_business_hours),
     },
     Lint {
         code: "alert-filtered-out",
-        severity: Severity::Error,
-        summary: "an alert that every one of its receivers filters out",
-        explanation: "Every receiver of this alert has a `severity`, from which on it is told, and this alert \
-                      is below all of them: it is raised, and none of those it names ever hears of it. Name \
-                      a receiver that is told of such alerts too, lower the `severity` of one of them, or \
-                      raise that of the alert if it is more urgent than it says.",
+        severity: ProblemSeverity::Error,
+        summary: "an alert below the `severity` of all its receivers",
+        explanation: "Each receiver of this alert has a minimum `severity`, and the alert is below all of them, so it notifies \
+                      no receiver. Add a receiver that accepts it, lower the `severity` of one, or raise that of the \
+                      alert.",
         bad: Book(&[
             "alerts: [{ when: dead_letters > 100, severity: medium, to: [on-call] }]",
             "receivers:",
@@ -64,27 +61,26 @@ pub(super) const LINTS: &[Lint] = &[
             ("[on-call]", "[on-call, office]"),
             ("receivers:", "receivers:\n  office: { slack: \"https://chat.example.test/office\" }"),
         ],
-        run: Run::Book(alert_filtered_out),
+        scope: LintScope::Alert(alert_filtered_out),
     },
     Lint {
         code: "alert-window-missing",
-        severity: Severity::Warning,
-        summary: "an alert on a share that does not say over which time",
-        explanation: "A share of what? Without `over` nobody can tell whether 5 % of the last ten calls or \
-                      of the last day is meant. Over a short time a single failure is a large share, and \
-                      the alert cries wolf; over a long one it comes too late. Write the time: \
+        severity: ProblemSeverity::Warning,
+        summary: "an alert on a share without a time window",
+        explanation: "Without `over` it is unclear which calls the share is of. Over a short time a single failure is a large \
+                      share and causes false alarms; over a long time the alert is late. State the window: \
                       `error_rate > 5% over 2m`.",
         bad: Book(&["alerts: [{ when: error_rate > 5%, severity: high, to: [on-call] }]", ON_CALL]),
         fix: &[("> 5%", "> 5% over 2m")],
-        run: Run::Book(alert_window_missing),
+        scope: LintScope::Alert(alert_window_missing),
     },
     Lint {
         code: "alert-thresholds-inverted",
-        severity: Severity::Warning,
-        summary: "the worse it gets, the less urgent the alert",
-        explanation: "Two alerts look at the same figure, and the one with the higher limit is the less \
-                      urgent. As things get worse the alerts should get louder; here they get quieter, \
-                      so either the limits or the severities have changed places. Swap them.",
+        severity: ProblemSeverity::Warning,
+        summary: "a worse value with a lower severity",
+        explanation: "Two alerts compare the same figure, and the one with the worse limit has the lower severity. Severity \
+                      should rise as things get worse, so either the limits or the severities are swapped. Swap them \
+                      back.",
         bad: Book(&[
             "alerts:",
             "  - { when: dead_letters > 100, severity: high, to: [on-call] }",
@@ -92,15 +88,14 @@ pub(super) const LINTS: &[Lint] = &[
             ON_CALL,
         ]),
         fix: &[("> 1000", "> 10")],
-        run: Run::Book(alert_thresholds_inverted),
+        scope: LintScope::AlertList(alert_thresholds_inverted),
     },
     Lint {
         code: "duplicate-alert",
-        severity: Severity::Warning,
-        summary: "the same condition raises two alerts",
-        explanation: "Two alerts of one list have the same condition, so one trouble wakes people twice, \
-                      and whoever changes a limit later will change one of them and wonder about the \
-                      other. Keep one alert and name all its receivers under `to`.",
+        severity: ProblemSeverity::Warning,
+        summary: "two alerts with the same condition",
+        explanation: "One problem notifies people twice, and a later change of the limit is easily made in one place only. \
+                      Keep one alert and name all its receivers under `to`.",
         bad: Book(&[
             "alerts:",
             "  - { when: dead_letters > 100, severity: high, to: [on-call] }",
@@ -108,72 +103,45 @@ pub(super) const LINTS: &[Lint] = &[
             r#"receivers: { on-call: { webhook: "https://pager.example.test/hook" }, office: { slack: "https://chat.example.test/office" } }"#,
         ]),
         fix: &[("on-call] }\n  - { when: dead_letters > 100, severity: high, to: [", "on-call, ")],
-        run: Run::Book(duplicate_alert),
+        scope: LintScope::AlertList(duplicate_alert),
     },
 ];
 
-/// Runs over every list of alerts, with the silencers that hold there.
-pub(super) fn each_list<'a>(
-    book: &'a Sections,
-    findings: &mut Findings<'a>,
-    look: impl Fn(&'a [Alert], &mut Findings<'a>),
-) {
-    look(&book.alerts, findings);
-    findings.each_layer(book, |layer, findings| look(&layer.alerts, findings));
+fn alert_without_receiver<'a>(alert: &'a Alert, _: &[&Resolved<'a>], findings: &mut Findings<'a>) {
+    // An immediate alert without `to` goes to all receivers.
+    let goes_to_all =
+        matches!(alert.when.metric, AlertMetric::Incident(_)) && !findings.book().receivers.is_empty();
+    if alert.receivers().next().is_none() && !goes_to_all {
+        let message = format!("`{}` has no receiver", alert.when);
+        findings.report(alert.span, message, "add `to:` with the names of receivers");
+    }
 }
 
-fn alert_without_receiver<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
-    each_list(book, findings, |alerts, findings| {
-        // What people are told of at once goes to everybody where nobody is named.
-        let goes_to_all =
-            |alert: &Alert| matches!(alert.when.metric, Metric::Trouble(_)) && !book.receivers.is_empty();
-        let is_untold = |alert: &&Alert| alert.receivers().next().is_none() && !goes_to_all(alert);
-        for alert in alerts.iter().filter(is_untold) {
-            let help = "add `to:` with the names of receivers";
-            findings.report(alert.span, format!("nobody is told that `{}`", alert.when), help);
-        }
-    });
+fn alert_only_business_hours<'a>(alert: &'a Alert, _: &[&Resolved<'a>], findings: &mut Findings<'a>) {
+    let notified = receivers(findings.book(), alert).filter(|receiver| receiver.accepts(alert.severity));
+    let hours: Option<Vec<_>> = notified.map(|receiver| receiver.hours.as_ref()).collect();
+    if alert.severity >= AlertSeverity::High && hours.is_some_and(|hours| leaves_a_gap(&hours)) {
+        let names = alert.receivers().collect::<Vec<_>>().join(", ");
+        let message = format!("outside their hours none of [{names}] is notified");
+        findings.report(alert.span, message, "add a receiver without `hours`, or lower the severity");
+    }
 }
 
-fn alert_only_business_hours<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
-    each_list(book, findings, |alerts, findings| {
-        for alert in alerts.iter().filter(|alert| alert.severity >= AlertSeverity::High) {
-            let hearing = receivers(book, alert).filter(|receiver| receiver.hears(alert.severity));
-            let hours = hearing.map(|receiver| receiver.hours.as_ref());
-            let Some(hours) = hours.collect::<Option<Vec<_>>>() else { continue };
-            if leaves_a_gap(&hours) {
-                let names = alert.receivers().collect::<Vec<_>>().join(", ");
-                findings.report(
-                    alert.span,
-                    format!("outside their hours none of [{names}] is told of this"),
-                    "add a receiver without `hours`, or lower the severity",
-                );
-            }
-        }
-    });
-}
-
-/// Everybody who may be told of an alert.
 fn receivers<'a>(book: &'a Sections, alert: &'a Alert) -> impl Iterator<Item = &'a Receiver> {
     alert.receivers().filter_map(|name| book.receivers.get(name)).map(|at| &at.value)
 }
 
-fn alert_filtered_out<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
-    each_list(book, findings, |alerts, findings| {
-        for alert in alerts {
-            let least = receivers(book, alert).map(|receiver| receiver.severity).min().flatten();
-            // Whoever names no severity is told of everything, and comes first.
-            if let Some(least) = least.filter(|least| alert.severity < *least) {
-                let severity = alert.severity.as_str();
-                let message = format!("none of its receivers is told of {severity} alerts");
-                let help = format!("name a receiver that is, or make the alert {}", least.as_str());
-                findings.report(alert.span, message, help);
-            }
-        }
-    });
+fn alert_filtered_out<'a>(alert: &'a Alert, _: &[&Resolved<'a>], findings: &mut Findings<'a>) {
+    // A receiver without a severity accepts everything, and is the least.
+    let least = receivers(findings.book(), alert).map(|receiver| receiver.severity).min().flatten();
+    if let Some(least) = least.filter(|least| alert.severity < *least) {
+        let message = format!("none of its receivers accepts {} alerts", alert.severity.as_str());
+        let help = format!("add a receiver that does, or make the alert {}", least.as_str());
+        findings.report(alert.span, message, help);
+    }
 }
 
-/// Whether there is a time of the week that none of them covers; in different zones that is not judged.
+/// Whether there is a time of the week that none of them covers; not judged across time zones.
 fn leaves_a_gap(hours: &[&Hours]) -> bool {
     let [first, rest @ ..] = hours else { return false };
     if rest.iter().any(|other| other.zone != first.zone) {
@@ -188,24 +156,19 @@ fn leaves_a_gap(hours: &[&Hours]) -> bool {
     })
 }
 
-fn alert_window_missing<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
-    each_list(book, findings, |alerts, findings| {
-        for alert in alerts.iter().filter(|alert| is_share(&alert.when) && alert.when.over.is_none()) {
-            let message = format!("`{}` does not say over which time", alert.when);
-            findings.report(alert.span, message, "add the time, such as `over 5m`");
-        }
-    });
+fn alert_window_missing<'a>(alert: &'a Alert, _: &[&Resolved<'a>], findings: &mut Findings<'a>) {
+    let is_share = matches!(alert.when.limit, Some(Threshold { value: Quantity::Share(_), .. }));
+    if is_share && alert.when.over.is_none() {
+        let message = format!("`{}` has no time window", alert.when);
+        findings.report(alert.span, message, "add the window, such as `over 5m`");
+    }
 }
 
-const fn is_share(when: &Condition) -> bool {
-    matches!(when.limit, Some(Limit { value: Quantity::Share(_), .. }))
-}
-
-/// Alerts of one list that differ by nothing but how bad it must be, the mildest first.
+/// Alerts of one list that differ by nothing but their limit, the mildest first.
 fn ladders(alerts: &[Alert]) -> Vec<Vec<(f64, &Alert)>> {
-    let mut ladders: BTreeMap<Figure, Vec<(f64, &Alert)>> = BTreeMap::new();
+    let mut ladders: BTreeMap<AlertFigure, Vec<(f64, &Alert)>> = BTreeMap::new();
     for alert in alerts {
-        let (figure, height) = placed(&alert.when);
+        let (figure, height) = figure_and_height(&alert.when);
         ladders.entry(figure).or_default().push((height, alert));
     }
     let mut ladders: Vec<_> = ladders.into_values().filter(|steps| steps.len() > 1).collect();
@@ -215,11 +178,10 @@ fn ladders(alerts: &[Alert]) -> Vec<Vec<(f64, &Alert)>> {
     ladders
 }
 
-/// What an alert looks at: metric, direction, grouping and times.
-type Figure = (Metric, Option<bool>, Option<u8>, Option<Duration>, Option<Duration>);
+type AlertFigure = (AlertMetric, Option<bool>, Option<u8>, Option<Duration>, Option<Duration>);
 
-/// What the condition looks at, and how bad it must be.
-fn placed(when: &Condition) -> (Figure, f64) {
+/// What the condition looks at, and its limit: the higher, the worse.
+fn figure_and_height(when: &Condition) -> (AlertFigure, f64) {
     let by = when.by.map(|by| by as u8);
     let Some(limit) = when.limit else {
         // A state has no limit: the longer it lasts, the worse it is.
@@ -228,44 +190,40 @@ fn placed(when: &Condition) -> (Figure, f64) {
     };
     let value = bound(limit.value);
     let (above, height) = match limit.op {
-        Op::Above | Op::AtLeast => (true, value),
-        Op::Below | Op::AtMost => (false, -value),
+        ThresholdOp::Above | ThresholdOp::AtLeast => (true, value),
+        ThresholdOp::Below | ThresholdOp::AtMost => (false, -value),
     };
     ((when.metric, Some(above), by, when.over, when.lasting), height)
 }
 
-fn alert_thresholds_inverted<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
-    each_list(book, findings, |alerts, findings| {
-        for steps in ladders(alerts) {
-            let mut loudest = steps[0];
-            for step in &steps[1..] {
-                let (height, alert) = *step;
-                if height > loudest.0 && alert.severity < loudest.1.severity {
-                    let (milder, line) = (&loudest.1.when, loudest.1.span.position.line);
-                    let message = format!("`{}` is less urgent than `{milder}` on line {line}", alert.when);
-                    findings.report(alert.span, message, "swap the severities, or the limits");
-                }
-                if alert.severity > loudest.1.severity {
-                    loudest = *step;
-                }
+fn alert_thresholds_inverted<'a>(alerts: &'a [Alert], findings: &mut Findings<'a>) {
+    for steps in ladders(alerts) {
+        let mut loudest = steps[0];
+        for step in &steps[1..] {
+            let (height, alert) = *step;
+            if height > loudest.0 && alert.severity < loudest.1.severity {
+                let (milder, line) = (&loudest.1.when, loudest.1.span.position.line);
+                let message = format!("`{}` is less urgent than `{milder}` on line {line}", alert.when);
+                findings.report(alert.span, message, "swap the severities, or the limits");
+            }
+            if alert.severity > loudest.1.severity {
+                loudest = *step;
             }
         }
-    });
+    }
 }
 
-fn duplicate_alert<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
-    each_list(book, findings, |alerts, findings| {
-        for steps in ladders(alerts) {
-            for pair in steps.windows(2) {
-                let [(height, first), (same, second)] = pair else { continue };
-                if height.total_cmp(same).is_eq() {
-                    let line = first.span.position.line;
-                    let message = format!("`{}` stands on line {line} already", second.when);
-                    findings.report(second.span, message, "keep one, and name all receivers under its `to`");
-                }
+fn duplicate_alert<'a>(alerts: &'a [Alert], findings: &mut Findings<'a>) {
+    for steps in ladders(alerts) {
+        for pair in steps.windows(2) {
+            let [(height, first), (same, second)] = pair else { continue };
+            if height.total_cmp(same).is_eq() {
+                let line = first.span.position.line;
+                let message = format!("`{}` is also on line {line}", second.when);
+                findings.report(second.span, message, "keep one, and name all receivers under its `to`");
             }
         }
-    });
+    }
 }
 
 #[cfg(test)]
@@ -296,7 +254,7 @@ mod tests {
             ("shifts that leave the morning",  alert("breaker_opened", "critical", "day, late"), vec!["3:5 alert-only-business-hours"]),
             ("other zones are not judged",     alert("breaker_opened", "critical", "day, tokyo"), vec![]),
             ("a warning can wait",             alert("breaker_opened", "warning", "day"), vec![]),
-            ("nobody",                         alert("breaker_opened", "high", ""), vec!["3:5 alert-without-receiver"]),
+            ("no receiver",                    alert("breaker_opened", "high", ""), vec!["3:5 alert-without-receiver"]),
             ("other windows are another figure", two(("error_rate > 5% over 2m", "critical"), ("error_rate > 10% over 5m", "high")), vec![]),
             ("below is worse the lower it is", two(("error_rate < 5% over 2m", "high"), ("error_rate < 1% over 2m", "medium")), vec!["4:5 alert-thresholds-inverted"]),
             ("a state gets worse by lasting",  two(("breaker_open for 2m", "high"), ("breaker_open for 10m", "warning")), vec!["4:5 alert-thresholds-inverted"]),

@@ -1,28 +1,26 @@
-//! Lints that hold retry policies against how much depends on a delivery and whether it may be lost.
+//! Lints that compare retry policies with the declared criticality and tolerance for data loss.
 
-use super::Example::Book;
-use super::classification::usual_category;
+use super::ExampleBook::Book;
+use super::classification::{first_status, usual_category};
 use super::worst_case::chosen_policies;
-use super::{Findings, Lint, Run};
-use redrive_core::book::model::{Criticality, DataLoss, Layer, ReactionName, Sections};
-use redrive_core::book::problem::{Severity, Span};
-use redrive_core::book::resolve::{Known, Level, Origin, Resolved};
-use redrive_core::book::words::Word;
+use super::{Findings, Lint, LintScope};
+use redrive_core::book::keywords::Keyword;
+use redrive_core::book::model::{Criticality, DataLoss, ReactionName};
+use redrive_core::book::problem::{BookSpan, ProblemSeverity};
+use redrive_core::book::resolve::{Resolved, RuleLevel, ValueOrigin};
 use redrive_core::policy::category::Category;
-use redrive_core::policy::rule::{FailureMatch, StatusRange};
-use redrive_core::text::show_duration;
+use redrive_core::policy::rule::FailureMatch;
+use redrive_core::text::{counted, show_duration};
 use std::time::Duration;
 
 pub(super) const LINTS: &[Lint] = &[
     Lint {
         code: "one-policy-for-all",
-        severity: Severity::Warning,
-        summary: "events of high and of low criticality are retried by the same policy",
-        explanation: "The service says of some events that much depends on them and of others that little \
-                      does, and then treats them all alike. The important ones are given up too soon, or the \
-                      others keep a struggling target busy for longer than they are worth. Choose a policy \
-                      for each criticality: `critical` or `patient` for what matters, `aggressive` or `none` \
-                      for what does not.",
+        severity: ProblemSeverity::Warning,
+        summary: "one retry policy for events of high and low criticality",
+        explanation: "The service declares different criticalities and retries all events alike. Important events are \
+                      given up too soon, or unimportant ones load a struggling target for too long. Choose a policy \
+                      for each: `critical` or `patient` for high, `aggressive` or `none` for low criticality.",
         bad: Book(&[
             "services:",
             "  mail:",
@@ -30,105 +28,88 @@ pub(super) const LINTS: &[Lint] = &[
             "    events: [{ type: order.paid, criticality: critical }, { type: page.seen, criticality: low }]",
         ]),
         fix: &[("criticality: critical", "criticality: critical, retry: critical")],
-        run: Run::Book(one_policy_for_all),
+        scope: LintScope::Rows(one_policy_for_all),
     },
     Lint {
         code: "critical-under-retried",
-        severity: Severity::Warning,
-        summary: "a delivery that matters is given up after fewer than 3 retries",
-        explanation: "The row says that much depends on these events or that none may be lost, and yet a short \
-                      disturbance of the target is enough to make dead letters of them, which wait for a \
-                      person. Let them be retried by a policy that outlasts a restart or a failover, such as \
-                      `critical`, or let the service pause on failures.",
+        severity: ProblemSeverity::Warning,
+        summary: "a critical delivery with fewer than 3 retries",
+        explanation: "The row is critical or must not lose events, but a short disturbance of the target makes dead \
+                      letters of them, which need a person. Use a policy that outlasts a restart or a failover, such \
+                      as `critical`, or let the service pause on failures.",
         bad: Book(&[
             r#"services: { mail: { target: { http: "http://127.0.0.1:9/" }, events: [{ type: order.paid, criticality: critical, retry: none }] } }"#,
         ]),
         fix: &[("retry: none", "retry: critical")],
-        run: Run::Rule(critical_under_retried),
+        scope: LintScope::Row(critical_under_retried),
     },
     Lint {
         code: "low-over-retried",
-        severity: Severity::Info,
-        summary: "a delivery of low criticality is retried more than 10 times or for over 30 minutes",
-        explanation: "Little depends on these events, and still they are retried as if much did. In an outage \
-                      they fill the backlog and use the permits that others need, and when they are \
-                      delivered at last they are of little use. A shorter policy, such as `standard` or \
-                      `aggressive`, serves them and everybody else better.",
+        severity: ProblemSeverity::Info,
+        summary: "a delivery of low criticality with more than 10 retries or a window over 30 minutes",
+        explanation: "In an outage such deliveries fill the backlog and use permits that others need, and they arrive \
+                      too late to be of use. A shorter policy, such as `standard` or `aggressive`, is enough for \
+                      events of low criticality.",
         bad: Book(&[
             r#"services: { mail: { target: { http: "http://127.0.0.1:9/" }, events: [{ type: page.seen, criticality: low, retry: critical }] } }"#,
         ]),
         fix: &[("retry: critical", "retry: standard")],
-        run: Run::Rule(low_over_retried),
+        scope: LintScope::Row(low_over_retried),
     },
 ];
 
-/// A delivery that matters gets at least so many retries.
+/// A critical delivery needs at least so many retries.
 const RETRIES_FEW: u32 = 3;
-/// One that does not gets at most so many.
+/// One of low criticality needs at most so many.
 const RETRIES_MANY: u32 = 10;
-/// Or for so long.
 const WINDOW_LONG: Duration = Duration::from_mins(30);
 
-fn one_policy_for_all<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
-    for service in &book.services {
-        let own = service.rows.iter().map(|row| (None, &**row));
-        let channels = service.channels.iter();
-        let of_channels =
-            channels.flat_map(|channel| channel.rows.iter().map(move |row| (Some(channel), &**row)));
-        let mut same: Option<Option<&ReactionName>> = None;
-        let (mut lowest, mut highest) = (None, None);
-        let mut differ = false;
-        for (channel, row) in own.chain(of_channels) {
-            let levels = book.levels_of(service, channel, row);
-            let levels = || levels.iter().map(|(_, layer)| *layer);
-            let retry = levels().find_map(transient_reaction);
-            differ |= *same.get_or_insert(retry) != retry;
-            if let Some(criticality) = levels().find_map(|layer| layer.criticality.as_ref()) {
-                let criticality = criticality.value;
-                lowest = Some(lowest.map_or(criticality, |lowest: Criticality| lowest.min(criticality)));
-                highest = highest.max(Some(criticality));
-            }
-        }
-        let (Some(lowest), Some(highest)) = (lowest, highest) else { continue };
+fn one_policy_for_all<'a>(rows: &[Resolved<'a>], findings: &mut Findings<'a>) {
+    for rows in rows.chunk_by(|one, other| one.service.span == other.service.span) {
+        // A stated `standard` is a choice, the built-in one is not.
+        let retry = |row: &Resolved<'_>| {
+            let known = row.reaction_to(Category::Transient);
+            (known.value.clone(), known.origin.span.is_some())
+        };
+        let stated = rows.iter().filter_map(|row| Some(row.criticality.as_ref()?.value));
+        let (Some(lowest), Some(highest)) = (stated.clone().min(), stated.max()) else { continue };
+        let differ = rows.iter().any(|row| retry(row) != retry(&rows[0]));
         if differ || lowest >= Criticality::High || highest < Criticality::High {
             continue;
         }
-        let policy = match same.flatten() {
-            Some(ReactionName::Policy(name)) => name.as_str(),
-            Some(ReactionName::Pause) => continue,
-            Some(ReactionName::DeadLetter) => "dead-letter",
-            None => "standard",
+        let policy = match &rows[0].reaction_to(Category::Transient).value {
+            ReactionName::Policy(name) => name.as_str(),
+            ReactionName::Pause => continue,
+            ReactionName::DeadLetter => "dead-letter",
         };
         let (lowest, highest) = (lowest.as_word(), highest.as_word());
-        let message = format!("events of {lowest} and of {highest} criticality all follow `{policy}`");
-        let help = "state `retry` for the rows that matter more, or for those that matter less";
-        let around = [&book.defaults, &service.layer];
-        findings.within_all(around, |findings| findings.report(service.span, message, help));
+        let message = format!("events of {lowest} and {highest} criticality are all retried by `{policy}`");
+        let service = rows[0].service;
+        findings.within([&findings.book().defaults, &service.layer], |findings| {
+            findings.report(
+                service.span,
+                message,
+                "state `retry` for the rows that are more or less critical",
+            );
+        });
     }
-}
-
-fn transient_reaction(layer: &Layer) -> Option<&ReactionName> {
-    let transient = FailureMatch::Category(Category::Transient);
-    layer.reactions.iter().find(|(kind, _)| *kind == transient).map(|(_, at)| &at.value)
 }
 
 fn critical_under_retried(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
     let matters = rule.criticality.as_ref().filter(|known| known.value >= Criticality::High);
     let lossless = rule.data_loss.as_ref().filter(|known| known.value == DataLoss::NotAcceptable);
-    let (why, said) = match (lossless, matters) {
-        (Some(known), _) => ("data loss is not acceptable", known.origin),
-        (None, Some(known)) if known.value == Criticality::Critical => {
-            ("criticality is critical", known.origin)
-        }
-        (None, Some(known)) => ("criticality is high", known.origin),
+    let (reason, stated) = match (lossless, matters) {
+        (Some(known), _) => ("data loss is not acceptable".to_owned(), known.origin),
+        (None, Some(known)) => (format!("criticality is {}", known.value.as_word()), known.origin),
         (None, None) => return,
     };
     for (n, (kind, reaction)) in rule.reactions.iter().enumerate() {
+        let is_transient = |status| usual_category(status) == Some(Category::Transient);
         let what = match kind {
             FailureMatch::Category(Category::Transient) => "a transient failure".to_owned(),
             FailureMatch::Category(_) => continue,
-            FailureMatch::Status(range) => match first_transient(&rule.reactions[..n], *range) {
-                Some(status) => format!("status {status}, which is transient,"),
+            FailureMatch::Status(range) => match first_status(&rule.reactions[..n], *range, is_transient) {
+                Some(status) => format!("the transient status {status}"),
                 None => continue,
             },
         };
@@ -141,25 +122,12 @@ fn critical_under_retried(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
             }
         };
         if retries < RETRIES_FEW {
-            let count = match retries {
-                0 => "no retry".to_owned(),
-                1 => "1 retry".to_owned(),
-                more => format!("{more} retries"),
-            };
-            let message = format!("{why} here, and `{policy}` gives {what} {count}");
-            let place = more_specific(rule, reaction.origin, said);
-            findings.report(place, message, "choose a policy with more patience, such as `critical`");
+            let count = counted(u64::from(retries), "retry");
+            let message = format!("{reason}, and `{policy}` gives {what} {count}");
+            let place = more_specific(rule, reaction.origin, stated);
+            findings.report(place, message, "use a policy with more retries, such as `critical`");
         }
     }
-}
-
-/// The first status of a range that is usually transient and that no reaction before it takes away.
-fn first_transient(before: &[(FailureMatch, Known<ReactionName>)], range: StatusRange) -> Option<u16> {
-    let is_taken = |status: u16| {
-        before.iter().any(|(kind, _)| matches!(kind, FailureMatch::Status(range) if range.contains(status)))
-    };
-    (range.first..=range.last)
-        .find(|status| usual_category(*status) == Some(Category::Transient) && !is_taken(*status))
 }
 
 fn low_over_retried(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
@@ -172,15 +140,15 @@ fn low_over_retried(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
                 None if used.backoff().is_unlimited() => "without a limit".to_owned(),
                 None => format!("{retries} times"),
             };
-            let message = format!("criticality is low here, and `{}` retries {extent}", used.policy.name);
+            let message = format!("criticality is low, and `{}` retries {extent}", used.policy.name);
             let place = more_specific(rule, used.origin, low.origin);
-            findings.report(place, message, "choose a shorter policy, such as `standard`");
+            findings.report(place, message, "use a shorter policy, such as `standard`");
         }
     }
 }
 
-/// The place of the value that is said nearer to the row: what disagrees with it holds for others too.
-fn more_specific(rule: &Resolved<'_>, policy: Origin, said: Origin) -> Span {
-    let nearer = if policy.level <= said.level && policy.level != Level::BuiltIn { policy } else { said };
-    rule.place(nearer)
+/// The place of the value that is stated nearer to the row: the other one applies to more rows.
+fn more_specific(rule: &Resolved<'_>, policy: ValueOrigin, stated: ValueOrigin) -> BookSpan {
+    let is_policy = policy.level <= stated.level && policy.level != RuleLevel::BuiltIn;
+    rule.place(if is_policy { policy } else { stated })
 }

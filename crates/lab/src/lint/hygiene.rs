@@ -1,19 +1,17 @@
-//! Lints about the book itself: what is defined and never used, what goes by another's name, and what
-//! should not stand in a book or cross a network in the clear.
+//! Lints about the book itself: unused definitions, shadowed names, secrets, and unencrypted addresses.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::time::Duration;
 
-use super::Example::Book;
-use super::addresses::{authority, each_http_target, host, is_inner_name};
+use super::ExampleBook::Book;
+use super::addresses::{authority, host, is_inner_name};
 use super::sources::may_feed;
-use super::{Findings, Lint, Run};
+use super::{Findings, Lint, LintScope};
 use redrive_core::book::connectors::Endpoint;
-use redrive_core::book::model::{Alert, At, JwtKeys, ReactionName, Secret, Sections, Source};
-use redrive_core::book::problem::{Severity, Span, nearest};
-use redrive_core::book::schema::Named;
+use redrive_core::book::model::{Alert, At, JwtKeys, ReactionName, Sections, SourceEntry, TargetEntry};
+use redrive_core::book::problem::{BookSpan, ProblemSeverity, nearest};
+use redrive_core::book::schema::NameKind;
 use redrive_core::book::source_template::SourceTemplate;
 use redrive_core::ids::Name;
 use redrive_core::limits;
@@ -25,81 +23,75 @@ use redrive_core::text::show_duration;
 pub(super) const LINTS: &[Lint] = &[
     Lint {
         code: "unrouted-source",
-        severity: Severity::Warning,
-        summary: "a source whose events no service takes",
-        explanation: "A schedule or another source of the book makes events of a type that no row of any service \
-                      claims, so each of them would be recorded as unrouted and nothing would happen. Mostly it is \
-                      a slip of the pen at one end. Of a type with placeholders, only what stands before the first \
-                      can be judged. Claim the type in a service, or correct it.",
+        severity: ProblemSeverity::Warning,
+        summary: "a source whose events no service receives",
+        explanation: "The source creates events of a type that matches no row of a service, so they are recorded as unrouted. \
+                      Usually one side has a typo. With placeholders in the type, only the part before the first is \
+                      compared. Add the type to the `events` of a service, or correct it.",
         bad: Book(&[
             r#"sources: { nightly: { schedule: { cron: "0 3 * * *" }, type: report.nightly } }"#,
             "services: { reports: { target: { exec: [./report] }, events: [reports.nightly] } }",
         ]),
         fix: &[("type: report.nightly", "type: reports.nightly")],
-        run: Run::Book(unrouted_source),
+        scope: LintScope::Book(unrouted_source),
     },
     Lint {
         code: "sender-chooses-type",
-        severity: Severity::Warning,
-        summary: "a webhook's type begins with what its sender says",
-        explanation: "The type of a source's events begins with a placeholder, so whoever holds the secret of that \
-                      one webhook can make events of any type: those of another source too, which services \
-                      believe to come from there. Begin the type with a fixed word, such as the source's name.",
+        severity: ProblemSeverity::Warning,
+        summary: "a webhook type that begins with a placeholder",
+        explanation: "The sender controls the whole event type, so the secret of this one webhook is enough to forge events of \
+                      any other source. Begin the type with a fixed word, such as the source's name.",
         bad: Book(&[
             r#"sources: { shop: { webhook: { scheme: stripe, secret: shop }, type: "{data.type}" } }"#,
             "secrets: { shop: { env: SHOP_SECRET } }",
             "services: { billing: { target: { exec: [./bill] }, events: [shop.*] } }",
         ]),
         fix: &[(r#""{data.type}""#, r#""shop.{data.type}""#)],
-        run: Run::Book(sender_chooses_type),
+        scope: LintScope::Book(sender_chooses_type),
     },
     Lint {
         code: "unused-definition",
-        severity: Severity::Warning,
-        summary: "a policy, breaker, timeout, throttle, dependency, secret or receiver that nothing refers to",
-        explanation: "Something is defined and never named. Often a service was meant to use it and names \
-                      something else, or nothing at all, and so runs under another policy than its author \
-                      believes. Refer to it where it was meant, or remove it. The dependencies of a book \
-                      without services are what a program calls, by their names in its code.",
+        severity: ProblemSeverity::Warning,
+        summary: "an unused policy, breaker, timeout, throttle, dependency, secret or receiver",
+        explanation: "The definition is never referenced. Often a service should use it and names something else, so it runs \
+                      under other settings than intended. Reference it, or remove it. In a book without services, \
+                      dependencies are used by a program and not reported.",
         bad: Book(&["retry_policies: { mine: { from: standard, retries: 2 } }"]),
         fix: &[("retry_policies:", "defaults: { retry: mine }\nretry_policies:")],
-        run: Run::Book(unused_definition),
+        scope: LintScope::Book(unused_definition),
     },
     Lint {
         code: "shadowed-catalog",
-        severity: Severity::Info,
-        summary: "a name of the catalog means something else in this book",
-        explanation: "The book defines a policy, breaker or timeout under a name that the catalog has \
-                      already, with other values and without extending it. Whoever knows the catalog \
-                      reads the name and believes the catalog's numbers. Choose another name, or write \
-                      `from:` with the same name, which says that it is the catalog's with changes.",
+        severity: ProblemSeverity::Info,
+        summary: "a definition with a name of the catalog and other values",
+        explanation: "The book defines a policy, breaker or timeout under a name of the catalog, with other values and without \
+                      extending it. Readers expect the catalog's numbers. Choose another name, or write `from:` with the \
+                      same name to mark it as a change.",
         bad: Book(&["retry_policies: { standard: { initial: 10s, retries: 2 } }"]),
         fix: &[("initial:", "from: standard, initial:")],
-        run: Run::Book(shadowed_catalog),
+        scope: LintScope::Book(shadowed_catalog),
     },
     Lint {
         code: "secret-kept-shorter-than-cached",
-        severity: Severity::Error,
-        summary: "a secret is dropped while it still counts as fresh",
-        explanation: "A fetched secret is fresh for `cached`, and serves until `kept` after the last good \
-                      fetch if its provider is away. Kept for less than it is cached, it would be thrown \
-                      away before it is ever fetched again, and an outage of the provider stops every \
-                      call at once. Make `kept` the longer one; the defaults are 5m and 30m.",
+        severity: ProblemSeverity::Error,
+        summary: "a secret with `kept` shorter than `cached`",
+        explanation: "A fetched secret is fresh for `cached`, and serves until `kept` if its provider is unavailable. With a \
+                      shorter `kept` it is dropped before the next fetch, and a provider outage stops every call at once. \
+                      Make `kept` the longer one; the defaults are 5m and 30m.",
         bad: Book(&[
             "secrets: { github: { env: GITHUB_WEBHOOK_SECRET, cached: 1h } }",
             "sources: { github: { webhook: { scheme: github, secret: github }, type: github.event } }",
         ]),
         fix: &[("cached: 1h", "cached: 1h, kept: 4h")],
-        run: Run::Book(secret_kept_shorter_than_cached),
+        scope: LintScope::Book(secret_kept_shorter_than_cached),
     },
     Lint {
         code: "secret-in-book",
-        severity: Severity::Warning,
-        summary: "an address with a password in it",
-        explanation: "A rule book is kept under version control, shown on pages and exported, and addresses \
-                      of targets stand in logs. A password in an address goes wherever the book goes. \
-                      Leave it out and let the program read it from its environment, and change the \
-                      password: whoever has read the book knows it.",
+        severity: ProblemSeverity::Warning,
+        summary: "a password in an address",
+        explanation: "A rule book is stored in version control, shown on pages and exported, and target addresses appear in \
+                      logs. A password in an address is readable in all these places. Remove it, let the program read it \
+                      from its environment, and change the password.",
         bad: Book(&[
             "services:",
             r#"  mail: { target: { http: "https://user:hunter2@hooks.example.test/events" }, events: [todo.task.created] }"#,
@@ -109,26 +101,25 @@ pub(super) const LINTS: &[Lint] = &[
             (r#"/events""#, r#"/events", secret: mail"#),
             ("services:", "secrets: { mail: { env: MAIL_SECRET } }\nservices:"),
         ],
-        run: Run::Book(secret_in_book),
+        scope: LintScope::Book(secret_in_book),
     },
     Lint {
         code: "plain-http",
-        severity: Severity::Info,
-        summary: "events leave for a public address without encryption",
-        explanation: "The target is reached over plain HTTP at an address that looks public: whoever sits \
-                      in between can read the events and change them, and a signature only shows the \
-                      latter. Use `https`. Addresses of this machine, of private networks and of names \
-                      without a dot are not meant.",
+        severity: ProblemSeverity::Info,
+        summary: "an unencrypted target at a public address",
+        explanation: "Plain HTTP to a public address lets others on the network read and change the events; a signature only \
+                      reveals changes. Use `https`. Addresses of this machine, of private networks and names without a \
+                      dot are not reported.",
         bad: Book(&[
             r#"services: { mail: { target: { http: "http://hooks.example.com/events" }, events: [todo.task.created] } }"#,
         ]),
         fix: &[("http://", "https://")],
-        run: Run::Book(plain_http),
+        scope: LintScope::HttpTarget(plain_http),
     },
 ];
 
 fn unrouted_source(book: &Sections, findings: &mut Findings<'_>) {
-    // A book without services is a part of another.
+    // A book without services is part of another.
     if book.services.is_empty() {
         return;
     }
@@ -141,23 +132,27 @@ fn unrouted_source(book: &Sections, findings: &mut Findings<'_>) {
         if book.rows().any(|(_, _, row)| row.pattern.value.matches(event_type)) {
             continue;
         }
-        let types: Vec<&str> = book.rows().map(|(_, _, row)| row.pattern.value.as_str()).collect();
-        let help = nearest(event_type, types).map_or_else(
-            || "add it to the `events` of a service".to_owned(),
-            |near| format!("did you mean `{near}`?"),
-        );
-        findings.report(source.span, format!("no service takes `{event_type}`, which `{name}` makes"), help);
+        let message = format!("no service receives `{event_type}` of the source `{name}`");
+        findings.report(source.span, message, suggest_row(book, event_type));
     }
 }
 
+pub(super) fn suggest_row(book: &Sections, event_type: &str) -> String {
+    let types: Vec<&str> = book.rows().map(|(_, _, row)| row.pattern.value.as_str()).collect();
+    nearest(event_type, types).map_or_else(
+        || "add it to the `events` of a service".to_owned(),
+        |near| format!("did you mean `{near}`?"),
+    )
+}
+
 /// The same where only the beginning of the types is known.
-fn unrouted_beginning(book: &Sections, name: &str, source: &At<Source>, findings: &mut Findings<'_>) {
+fn unrouted_beginning(book: &Sections, name: &str, source: &At<SourceEntry>, findings: &mut Findings<'_>) {
     let template = source.value.event_type.as_deref();
     let Some((beginning, _)) = template.and_then(|text| text.split_once('{')) else { return };
     if book.rows().any(|(_, _, row)| may_feed(&source.value, &row.pattern.value)) {
         return;
     }
-    let message = format!("no service takes what begins with `{beginning}`, as all that `{name}` makes does");
+    let message = format!("no service receives types that begin with `{beginning}`, as those of `{name}` do");
     findings.report(source.span, message, "add such types to the `events` of a service");
 }
 
@@ -168,130 +163,125 @@ fn sender_chooses_type(book: &Sections, findings: &mut Findings<'_>) {
         if !is_called || !template.starts_with('{') {
             continue;
         }
-        let message = format!("whoever calls `{name}` chooses the whole type of its events");
-        findings.report(source.span, message, format!("begin it with a word of yours: `{name}.{template}`"));
+        let message = format!("the sender of `{name}` chooses the whole event type");
+        findings.report(source.span, message, format!("begin it with a fixed word: `{name}.{template}`"));
     }
 }
 
 fn unused_definition<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
     let used = NamesUsed::of(book);
-    let mut look = |kind: Named, name: &str, span: Span| {
+    let mut look = |kind: NameKind, name: &str, span: BookSpan| {
         if !used.has(kind, name) {
-            let message = format!("the {} `{name}` is never used", kind.as_str());
+            let message = format!("the {} `{name}` is not used", kind.as_str());
             findings.report(span, message, "use it or remove it");
         }
     };
-    book.policies.iter().for_each(|(name, at)| look(Named::Policy, name.as_str(), at.span));
-    book.breakers.iter().for_each(|(name, at)| look(Named::Breaker, name.as_str(), at.span));
-    book.timeouts.iter().for_each(|(name, at)| look(Named::Timeout, name, at.span));
-    book.throttles.iter().for_each(|(name, at)| look(Named::Throttle, name, at.span));
-    book.secrets.iter().for_each(|(name, at)| look(Named::Secret, name, at.span));
-    book.receivers.iter().for_each(|(name, at)| look(Named::Receiver, name, at.span));
+    book.policies.iter().for_each(|(name, at)| look(NameKind::Policy, name.as_str(), at.span));
+    book.breakers.iter().for_each(|(name, at)| look(NameKind::Breaker, name.as_str(), at.span));
+    book.timeouts.iter().for_each(|(name, at)| look(NameKind::Timeout, name, at.span));
+    book.throttles.iter().for_each(|(name, at)| look(NameKind::Throttle, name, at.span));
+    book.secrets.iter().for_each(|(name, at)| look(NameKind::Secret, name, at.span));
+    book.receivers.iter().for_each(|(name, at)| look(NameKind::Receiver, name, at.span));
     if book.services.is_empty() {
-        // The book is a program's, which names its dependencies where nobody sees it from here.
+        // A program names its dependencies in its code.
         return;
     }
     for (name, entry) in &book.dependencies {
-        // What stands in an exported Dapr file has its use there.
-        if entry.dapr.is_none() && !used.has(Named::Dependency, name.as_str()) {
-            findings.within_all([&book.defaults, &entry.layer], |findings| {
-                let message = format!("the dependency `{name}` is never used");
+        // An exported Dapr file uses it.
+        if entry.dapr.is_none() && !used.has(NameKind::Dependency, name.as_str()) {
+            findings.within([&book.defaults, &entry.layer], |findings| {
+                let message = format!("the dependency `{name}` is not used");
                 findings.report(entry.span, message, "use it or remove it");
             });
         }
     }
 }
 
-/// Every name that something refers to, and those that are used without being written.
 #[derive(Default)]
-struct NamesUsed<'a>(BTreeSet<(Named, Cow<'a, str>)>);
+struct NamesUsed<'a>(BTreeSet<(NameKind, Cow<'a, str>)>);
 
 impl<'a> NamesUsed<'a> {
-    fn add<N: Into<Cow<'a, str>>>(&mut self, kind: Named, names: impl IntoIterator<Item = N>) {
+    fn add<N: Into<Cow<'a, str>>>(&mut self, kind: NameKind, names: impl IntoIterator<Item = N>) {
         self.0.extend(names.into_iter().map(|name| (kind, name.into())));
     }
 
-    fn has(&self, kind: Named, name: &str) -> bool {
+    fn has(&self, kind: NameKind, name: &str) -> bool {
         self.0.contains(&(kind, Cow::Borrowed(name)))
     }
 
     fn of(book: &'a Sections) -> Self {
         let mut used = Self::default();
-        // What holds where a book says nothing goes by these names of the catalog.
-        used.add(Named::Policy, ["standard", catalog::RATE_LIMITED_POLICY]);
+        // The built-in rule uses these policies of the catalog.
+        used.add(NameKind::Policy, ["standard", catalog::RATE_LIMITED_POLICY]);
         for (name, at) in &book.policies {
-            used.add(Named::Policy, at.value.from.iter().filter(|from| *from != name).map(Name::as_str));
+            used.add(NameKind::Policy, at.value.from.iter().filter(|from| *from != name).map(Name::as_str));
         }
         for (name, at) in &book.breakers {
-            used.add(Named::Breaker, at.value.from.iter().filter(|from| *from != name).map(Name::as_str));
+            used.add(NameKind::Breaker, at.value.from.iter().filter(|from| *from != name).map(Name::as_str));
         }
         used.by_layers(book);
         used.by_edges(book);
         for entry in book.dependencies.values() {
-            used.add(Named::Throttle, entry.throttle.iter().map(|at| at.value.as_str()));
+            used.add(NameKind::Throttle, entry.throttle.iter().map(|at| at.value.as_str()));
         }
         for kind in book.secrets.values().filter_map(|at| at.value.endpoint.connector.dependency) {
             let vaults = book.dependencies.values().filter(|entry| entry.kind == kind);
-            used.add(Named::Dependency, vaults.map(|entry| entry.name.as_str()));
+            used.add(NameKind::Dependency, vaults.map(|entry| entry.name.as_str()));
         }
         used
     }
 
-    /// What the levels name: policies, breakers, timeouts, receivers and further dependencies.
     fn by_layers(&mut self, book: &'a Sections) {
         for layer in book.layers() {
             let policies = layer.reactions.iter().filter_map(|(_, at)| match &at.value {
                 ReactionName::Policy(name) => Some(name.as_str()),
                 ReactionName::DeadLetter | ReactionName::Pause => None,
             });
-            self.add(Named::Policy, policies);
+            self.add(NameKind::Policy, policies);
             let breaker = layer.breaker.as_ref().and_then(|at| at.value.as_ref());
-            self.add(Named::Breaker, breaker.map(Name::as_str));
-            self.add(Named::Timeout, layer.timeout.as_ref().and_then(|at| at.value.name.as_deref()));
-            self.add(Named::Dependency, layer.facts.uses.iter().map(|at| at.value.as_str()));
-            self.add(Named::Receiver, layer.alerts.iter().flat_map(Alert::receivers));
+            self.add(NameKind::Breaker, breaker.map(Name::as_str));
+            self.add(NameKind::Timeout, layer.timeout.as_ref().and_then(|at| at.value.name.as_deref()));
+            self.add(NameKind::Dependency, layer.facts.uses.iter().map(|at| at.value.as_str()));
+            self.add(NameKind::Receiver, layer.alerts.iter().flat_map(Alert::receivers));
             if layer.dead_letter.alert.is_some() {
-                // That alert is told to everybody.
-                self.add(Named::Receiver, book.receivers.keys().map(String::as_str));
+                self.add(NameKind::Receiver, book.receivers.keys().map(String::as_str));
             }
         }
-        self.add(Named::Receiver, book.alerts.iter().flat_map(Alert::receivers));
+        self.add(NameKind::Receiver, book.alerts.iter().flat_map(Alert::receivers));
         let retries = book.receivers.values().filter_map(|at| at.value.retry.as_ref());
-        self.add(Named::Policy, retries.map(|at| at.value.as_str()));
+        self.add(NameKind::Policy, retries.map(|at| at.value.as_str()));
     }
 
-    /// What services, channels, rows and sources name: dependencies and secrets.
     fn by_edges(&mut self, book: &'a Sections) {
         for service in &book.services {
-            // A target that names no dependency is one of its own, by the name of its service and channel.
-            self.add(Named::Dependency, [service.name.as_str()]);
+            // A target without `depends_on` has a dependency of its own, named after its service and channel.
+            self.add(NameKind::Dependency, [service.name.as_str()]);
             let channels = service.channels.iter();
             self.add(
-                Named::Dependency,
+                NameKind::Dependency,
                 channels.clone().map(|channel| format!("{}.{}", service.name, channel.name)),
             );
             let named =
                 service.depends_on.iter().chain(channels.filter_map(|channel| channel.depends_on.as_ref()));
-            self.add(Named::Dependency, named.map(|at| at.value.as_str()));
+            self.add(NameKind::Dependency, named.map(|at| at.value.as_str()));
         }
         let of_rows = book.rows().filter_map(|(_, _, row)| row.depends_on.as_ref());
-        self.add(Named::Dependency, of_rows.map(|at| at.value.as_str()));
+        self.add(NameKind::Dependency, of_rows.map(|at| at.value.as_str()));
         let secrets = endpoints(book).flat_map(|(endpoint, _)| &endpoint.profile.secrets);
-        self.add(Named::Secret, secrets.map(String::as_str));
+        self.add(NameKind::Secret, secrets.map(String::as_str));
         for source in book.sources.values().map(|at| &at.value) {
             let named = source.depends_on.iter().chain(&source.facts.uses);
-            self.add(Named::Dependency, named.map(|at| at.value.as_str()));
+            self.add(NameKind::Dependency, named.map(|at| at.value.as_str()));
         }
         if let Some(JwtKeys::Secret(secret)) = book.access.jwt.as_ref().map(|jwt| &jwt.keys) {
-            self.add(Named::Secret, [secret.as_str()]);
+            self.add(NameKind::Secret, [secret.as_str()]);
         }
         let breaker = book.archive.as_ref().and_then(|archive| archive.breaker.as_ref());
-        self.add(Named::Breaker, breaker.map(|at| at.value.as_str()));
+        self.add(NameKind::Breaker, breaker.map(|at| at.value.as_str()));
     }
 }
 
-/// What the book connects to, and where it says so.
-fn endpoints(book: &Sections) -> impl Iterator<Item = (&Endpoint, Span)> {
+fn endpoints(book: &Sections) -> impl Iterator<Item = (&Endpoint, BookSpan)> {
     let targets = book.targets().map(|target| (&target.endpoint, target.span));
     let sources = book.sources.values().map(|at| (&at.value.endpoint, at.span));
     let receivers = book.receivers.values().map(|at| (&at.value.endpoint, at.span));
@@ -300,51 +290,47 @@ fn endpoints(book: &Sections) -> impl Iterator<Item = (&Endpoint, Span)> {
 }
 
 fn shadowed_catalog<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
-    let mut report = |kind: Named, name: &str, span: Span| {
-        let message = format!("the {} `{name}` is not the catalog's", kind.as_str());
+    let mut report = |kind: NameKind, name: &str, span: BookSpan| {
+        let message = format!("the {} `{name}` differs from the one in the catalog", kind.as_str());
         let help = match kind {
-            Named::Policy | Named::Breaker => format!("choose another name, or write `from: {name}`"),
-            Named::Timeout | Named::Throttle | Named::Dependency | Named::Secret | Named::Receiver => {
-                "choose another name".to_owned()
-            }
+            NameKind::Policy | NameKind::Breaker => format!("choose another name, or write `from: {name}`"),
+            NameKind::Timeout
+            | NameKind::Throttle
+            | NameKind::Dependency
+            | NameKind::Secret
+            | NameKind::Receiver => "choose another name".to_owned(),
         };
         findings.report(span, message, help);
     };
     for (name, at) in &book.policies {
         let known = catalog::policy(name.as_str()).filter(|_| at.value.from.as_ref() != Some(name));
         if known.is_some_and(|known| known.backoff != at.value.backoff) {
-            report(Named::Policy, name.as_str(), at.span);
+            report(NameKind::Policy, name.as_str(), at.span);
         }
     }
     for (name, at) in &book.breakers {
         let known = catalog::breaker(name.as_str()).filter(|_| at.value.from.as_ref() != Some(name));
         let settings = known.and_then(|known| BreakerSettings::try_from(RawBreaker::from(known)).ok());
         if settings.is_some_and(|settings| settings != at.value.settings) {
-            report(Named::Breaker, name.as_str(), at.span);
+            report(NameKind::Breaker, name.as_str(), at.span);
         }
     }
     for (name, at) in &book.timeouts {
         let known = catalog::named_timeout(name).map(|known| GrowingTimeout::fixed(known.limit));
         if known.is_some_and(|known| at.value.whole != Some(known)) {
-            report(Named::Timeout, name, at.span);
+            report(NameKind::Timeout, name, at.span);
         }
     }
 }
 
-/// For how long the secret is fresh, for how long it is kept, and where to point.
-fn times(secret: &Secret, name: Span) -> (Duration, Duration, Span) {
-    let cached = secret.cached.as_ref().map_or(limits::SECRET_CACHED_DEFAULT, |at| at.value);
-    let kept = secret.kept.as_ref().map_or(limits::SECRET_KEPT_DEFAULT, |at| at.value);
-    let place = secret.kept.as_ref().or(secret.cached.as_ref()).map_or(name, |at| at.span);
-    (cached, kept, place)
-}
-
 fn secret_kept_shorter_than_cached<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
-    for at in book.secrets.values() {
-        let (cached, kept, place) = times(&at.value, at.span);
+    for At { value: secret, span } in book.secrets.values() {
+        let cached = secret.cached.as_ref().map_or(limits::SECRET_CACHED_DEFAULT, |at| at.value);
+        let kept = secret.kept.as_ref().map_or(limits::SECRET_KEPT_DEFAULT, |at| at.value);
         if kept < cached {
+            let place = secret.kept.as_ref().or(secret.cached.as_ref()).map_or(*span, |at| at.span);
             let [cached, kept] = [cached, kept].map(show_duration);
-            let message = format!("this secret is fresh for {cached}, but kept only for {kept}");
+            let message = format!("this secret is cached for {cached}, and kept only for {kept}");
             findings.report(place, message, format!("write `kept: {cached}` or more"));
         }
     }
@@ -353,8 +339,8 @@ fn secret_kept_shorter_than_cached<'a>(book: &'a Sections, findings: &mut Findin
 fn secret_in_book<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
     for (endpoint, span) in endpoints(book) {
         if endpoint.profile.addresses.iter().any(|address| has_password(address)) {
-            let message = "this address has a password in it, and goes wherever the book goes";
-            findings.report(span, message, "leave it out of the address, and change it");
+            let message = "this address contains a password";
+            findings.report(span, message, "remove it from the address, and change it");
         }
     }
 }
@@ -364,16 +350,14 @@ fn has_password(address: &str) -> bool {
     user.and_then(|user| user.split_once(':')).is_some_and(|(_, password)| !password.is_empty())
 }
 
-fn plain_http<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
-    each_http_target(book, findings, |target, address, findings| {
-        if address.starts_with("http://") && authority(address).is_some_and(looks_public) {
-            let message = format!("events leave for `{address}` without encryption");
-            findings.report(target.span, message, "use `https://`");
-        }
-    });
+fn plain_http<'a>(target: &'a TargetEntry, address: &'a str, findings: &mut Findings<'a>) {
+    if address.starts_with("http://") && authority(address).is_some_and(looks_public) {
+        let message = format!("events are sent to `{address}` without encryption");
+        findings.report(target.span, message, "use `https://`");
+    }
 }
 
-/// Whether an authority is neither of this machine nor of a private network, as far as its name tells.
+/// Whether an authority is neither of this machine nor of a private network, judged by its name.
 fn looks_public(authority: &str) -> bool {
     let host = host(authority);
     match host.parse::<IpAddr>() {
@@ -393,10 +377,10 @@ mod tests {
     use super::super::{alerts, check, find, idempotency, letters, patterns};
     use super::{has_password, looks_public};
     use redrive_core::book::connectors::built_in;
-    use redrive_core::book::problem::{Problem, Severity};
+    use redrive_core::book::problem::{Problem, ProblemSeverity};
 
     #[test]
-    fn the_beginning_of_a_type_is_enough_to_see_that_nobody_wants_it() {
+    fn the_beginning_of_a_type_is_enough_to_see_that_it_is_unrouted() {
         #[rustfmt::skip]
         let cases = [
             ("another word",          "stripe.{data.type}",   "shop.*",          true),
@@ -436,12 +420,12 @@ mod tests {
             ("a throttle",                       "throttles: { t: { in_flight: 2 } }\n", vec!["2:14 unused-definition"]),
             ("a dependency and its throttle",    "throttles: { t: { in_flight: 2 } }\ndependencies: { d: { kind: smtp, throttle: t } }\n", vec!["3:17 unused-definition"]),
             ("what the consumer uses",           "dependencies: { d: { kind: smtp } }\ndefaults: { facts: { uses: [d] } }\n", vec![]),
-            ("what Dapr is told of",             "dependencies: { d: { kind: redis, dapr: { component: state } } }\n", vec![]),
+            ("exported to Dapr",                 "dependencies: { d: { kind: redis, dapr: { component: state } } }\n", vec![]),
             ("a target's own dependency",        "dependencies: { s: { kind: webhook }, s.c: { kind: smtp } }\n", vec![]),
             ("a vault for a secret",             "dependencies: { v: { kind: key-vault } }\nsecrets: { k: { key-vault: \"https://v.example.test/k\" } }\nsources: { g: { webhook: { scheme: github, secret: k }, type: \"a{data.a}\" } }\n", vec![]),
             ("a secret",                         "secrets: { k: { env: K } }\n", vec!["2:12 unused-definition"]),
             ("a receiver",                       "receivers: { r: { webhook: \"https://r.test/\" } }\n", vec!["2:14 unused-definition"]),
-            ("a receiver that is told",          "receivers: { r: { webhook: \"https://r.test/\" } }\nalerts: [{ when: breaker_opened, severity: high, to: [r] }]\n", vec![]),
+            ("a notified receiver",              "receivers: { r: { webhook: \"https://r.test/\" } }\nalerts: [{ when: breaker_opened, severity: high, to: [r] }]\n", vec![]),
             ("a silenced dependency",            "dependencies: { d: { kind: smtp, allow: [{ lint: unused-definition, because: soon }] } }\n", vec![]),
             ("the catalog's values again",       "timeouts: { fast: 5s }\nbreakers:\n  stateBreaker: { trip: { consecutive: 3 }, open: 30s }\ndefaults: { timeout: fast, breaker: stateBreaker }\n", vec![]),
             ("other values by its names",        "timeouts: { fast: 6s }\nbreakers:\n  stateBreaker: { trip: { consecutive: 9 }, open: 30s }\ndefaults: { timeout: fast, breaker: stateBreaker }\n", vec!["2:13 shadowed-catalog", "4:3 shadowed-catalog"]),
@@ -496,12 +480,11 @@ services:
             .problems
             .iter()
             .filter(ours)
-            .filter(|problem| problem.severity != Severity::Info)
+            .filter(|problem| problem.severity != ProblemSeverity::Info)
             .collect();
         assert!(loud.is_empty(), "{loud:?}");
     }
 
-    /// The words between backticks.
     fn codes(cell: &str) -> Vec<&str> {
         cell.split('`').skip(1).step_by(2).collect()
     }
@@ -523,7 +506,7 @@ services:
             let problems = check(book.as_bytes(), built_in()).problems;
             assert!(problems.iter().any(|problem| problem.code == code), "{code}: {problems:?}");
         }
-        let text = include_str!("../../../../docs/checklist.md");
+        let text = include_str!("../../../../docs/reference/checklist.md");
         let rows = text.lines().filter(|line| line.starts_with("| ") && line.as_bytes()[2].is_ascii_digit());
         let mut count = 0;
         for row in rows {

@@ -1,16 +1,13 @@
-//! Lints about dead letters: their queues, how long they are kept, who hears of them and what brings
-//! them back.
+//! Lints about dead letters: queue names, retention, alerts and reprocessing.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::Example::{Book, Service, With};
-use super::{Findings, Lint, ON_CALL, Run};
-use redrive_core::book::expression::{Metric, Op, Quantity};
-use redrive_core::book::model::{
-    Alert, ChannelEntry, DataLoss, EventRow, Order, Reprocess, Sections, ServiceEntry,
-};
-use redrive_core::book::problem::{Severity, Span};
+use super::ExampleBook::{Book, Service, With};
+use super::{Findings, Lint, LintScope, ON_CALL};
+use redrive_core::book::expression::{AlertMetric, Quantity, ThresholdOp};
+use redrive_core::book::model::{Alert, DataLoss, DeliveryOrder, Reprocess, Sections};
+use redrive_core::book::problem::{BookSpan, ProblemSeverity};
 use redrive_core::book::resolve::Resolved;
 use redrive_core::policy::category::Category;
 use redrive_core::text::show_duration;
@@ -18,36 +15,33 @@ use redrive_core::text::show_duration;
 pub(super) const LINTS: &[Lint] = &[
     Lint {
         code: "dead-letter-name",
-        severity: Severity::Warning,
-        summary: "a dead-letter queue whose name follows none of the conventions",
-        explanation: "Tools, dashboards and people find dead-letter queues by their names. Three forms are \
-                      in use: `_{service}.deadletter[.{channel}]`, `{queue}:dlq` for Redis streams and \
-                      `{queue}-dlq-{stage}` for SQS. A queue with a name of its own is overlooked just \
-                      when somebody searches for lost events. Use one of the three.",
+        severity: ProblemSeverity::Warning,
+        summary: "a dead-letter queue with an unconventional name",
+        explanation: "Tools and people find dead-letter queues by name. Three forms are in use: \
+                      `_{service}.deadletter[.{channel}]`, `{queue}:dlq` for Redis streams and `{queue}-dlq-{stage}` for \
+                      SQS. A queue with another name is easily overlooked. Use one of the three.",
         bad: Service(r#"dead_letter: { name: "{service}-failed" }"#),
         fix: &[("{service}-failed", "_{service}.deadletter[.{channel}]")],
-        run: Run::Rule(dead_letter_name),
+        scope: LintScope::Row(dead_letter_name),
     },
     Lint {
         code: "dead-letter-name-incomplete",
-        severity: Severity::Error,
-        summary: "the name of a dead-letter queue needs a part that is not stated",
-        explanation: "The template of the queue's name has a placeholder for which the book gives no value \
-                      here, so a letter of this row would have no queue to go to. State `queue` or \
-                      `stage` beside the name, or put what may be missing into square brackets, which \
-                      drop out: `_{service}.deadletter[.{channel}]`.",
+        severity: ProblemSeverity::Error,
+        summary: "a dead-letter name with a placeholder that has no value",
+        explanation: "The template has a placeholder without a value for this row, so its dead letters have no queue. State \
+                      `queue` or `stage` beside the name, or put the optional part into square brackets, which drop out: \
+                      `_{service}.deadletter[.{channel}]`.",
         bad: Service(r#"dead_letter: { name: "{queue}:dlq" }"#),
         fix: &[(r#":dlq""#, r#":dlq", queue: work"#)],
-        run: Run::Rule(dead_letter_name_incomplete),
+        scope: LintScope::Row(dead_letter_name_incomplete),
     },
     Lint {
         code: "dead-letter-names-collide",
-        severity: Severity::Warning,
-        summary: "the dead letters of several services or channels go to one queue",
-        explanation: "Letters of different services, or of different channels of one, end in the same \
-                      queue. Its depth and age then tell of nobody in particular, a replay of the queue \
-                      sends to all of them, and one that fails a lot hides the others. Use `{service}` \
-                      and `[.{channel}]` in the name, or name the queues one by one.",
+        severity: ProblemSeverity::Warning,
+        summary: "one dead-letter queue for several services or channels",
+        explanation: "Dead letters of different services or channels share a queue. Its depth and age then point at none of \
+                      them, a replay sends to all, and one that fails a lot hides the others. Use `{service}` and \
+                      `[.{channel}]` in the name, or name each queue.",
         bad: Book(&[
             "services:",
             "  notify:",
@@ -57,32 +51,27 @@ pub(super) const LINTS: &[Lint] = &[
             r#"    channels: { email: { target: { http: "http://127.0.0.1:9001" }, events: [todo.task.created] } }"#,
         ]),
         fix: &[(r#".deadletter""#, r#".deadletter[.{channel}]""#)],
-        run: Run::Book(dead_letter_names_collide),
+        scope: LintScope::Rows(dead_letter_names_collide),
     },
     Lint {
         code: "retention-too-short",
-        severity: Severity::Warning,
-        summary: "dead letters are thrown away before anybody can have looked at them",
-        explanation: "A dead letter is the last copy of its event. Finding the cause, mending it and \
-                      replaying takes longer than people think: a weekend, a holiday, a vendor's \
-                      answer. The default of 30 days leaves that time. Less than 7 days loses events \
-                      for good, and where no event may be lost (`data_loss: not-acceptable`), keep the \
-                      30 days or more.",
+        severity: ProblemSeverity::Warning,
+        summary: "a short retention of dead letters",
+        explanation: "A dead letter is the last copy of its event. Finding and fixing the cause may take a weekend, a \
+                      holiday or a vendor's answer. Keep dead letters for at least 7 days, and for 30 days (the default) \
+                      where data loss is not acceptable.",
         bad: Service("dead_letter: { retention: 2d }"),
         fix: &[("retention: 2d", "retention: 30d")],
-        run: Run::Rule(retention_too_short),
+        scope: LintScope::Row(retention_too_short),
     },
     Lint {
         code: "dead-letters-unwatched",
-        severity: Severity::Warning,
-        summary: "no alert on the depth, the age or the inflow of dead letters",
-        explanation: "Dead letters wait for people, and people come only when they are told. Three figures \
-                      tell different stories: many letters (`dead_letters > 1000`) mean that the queue \
-                      grows faster than it is emptied, an old one (`dead_letter_age > 48h`) that nobody \
-                      looks, and a fast inflow (`dead_letter_inflow > 10/m`, or `dead_letter: { alert: \
-                      10/m }`) that something has just broken. Watch all three. In a book without any \
-                      alerts or receivers this is no more than a hint, and likewise in one that watches \
-                      them by one figure and calls nothing critical.",
+        severity: ProblemSeverity::Warning,
+        summary: "no alert on the depth, age or inflow of dead letters",
+        explanation: "Dead letters need a person, and so an alert. Depth (`dead_letters > 1000`) shows a growing queue, age \
+                      (`dead_letter_age > 48h`) a neglected one, inflow (`dead_letter_inflow > 10/m`, or `dead_letter: { \
+                      alert: 10/m }`) a new failure. Watch all three. Only a note in a book without alerts or receivers, \
+                      or with one of the three and nothing critical.",
         bad: With(
             &["alerts:", "  - { when: error_rate > 5% over 5m, severity: high, to: [on-call] }", ON_CALL],
             "",
@@ -91,89 +80,78 @@ pub(super) const LINTS: &[Lint] = &[
             "receivers:",
             "  - { when: dead_letters > 1000, severity: high, to: [on-call] }\n  - { when: dead_letter_age > 48h, severity: medium, to: [on-call] }\n  - { when: dead_letter_inflow > 10/m, severity: high, to: [on-call] }\nreceivers:",
         )],
-        run: Run::Rule(dead_letters_unwatched),
+        scope: LintScope::Row(dead_letters_unwatched),
     },
     Lint {
         code: "retention-before-age-alert",
-        severity: Severity::Error,
-        summary: "a dead letter is thrown away before the alert on its age",
-        explanation: "The alert on old dead letters waits longer than the letters are kept: each is gone \
-                      before anybody is told of it, and the alert can never be raised. Keep letters \
-                      longer than the age at which people are told, and long enough after it for them \
-                      to act.",
+        severity: ProblemSeverity::Error,
+        summary: "a retention shorter than the alert on dead-letter age",
+        explanation: "Each dead letter is deleted before it reaches the age of the alert, so the alert never fires. Keep dead \
+                      letters longer than that age, with time left to act, or alert earlier.",
         bad: With(
             &[ON_CALL],
             "dead_letter: { retention: 7d }, alerts: [{ when: dead_letter_age > 10d, severity: high, to: [on-call] }]",
         ),
         fix: &[("dead_letter_age > 10d", "dead_letter_age > 48h")],
-        run: Run::Rule(retention_before_age_alert),
+        scope: LintScope::Row(retention_before_age_alert),
     },
     Lint {
         code: "automatic-reprocess-of-permanent",
-        severity: Severity::Warning,
-        summary: "failures that no retry can heal are brought back by themselves",
-        explanation: "A permanent failure says that the same call will fail again, an invalid message will \
-                      not get better by waiting. Bringing such letters back by themselves burns calls on \
-                      the dependency that has just recovered and ends with all of them in the poison \
-                      tier, where bulk replays pass them by. Use `reprocess: filtered` with the \
-                      categories that heal: transient, rate-limited, unknown.",
+        severity: ProblemSeverity::Warning,
+        summary: "automatic reprocessing of permanent failures",
+        explanation: "Permanent failures and invalid messages fail again. Reprocessing them loads a dependency that has just \
+                      recovered and moves them to the poison tier, which bulk replays skip. Use `reprocess: filtered` \
+                      with the categories that recover: transient, rate-limited, unknown.",
         bad: Service("dead_letter: { reprocess: automatic }"),
         fix: &[(
             "reprocess: automatic",
             "reprocess: filtered, reprocess_categories: [transient, rate-limited]",
         )],
-        run: Run::Rule(automatic_reprocess_of_permanent),
+        scope: LintScope::Row(automatic_reprocess_of_permanent),
     },
     Lint {
         code: "filtered-without-categories",
-        severity: Severity::Error,
-        summary: "`reprocess: filtered` does not say which categories",
-        explanation: "Filtered reprocessing brings back the letters of the named categories and no others. \
-                      None is named here, so nothing will ever be brought back, although the book reads \
-                      as if it were. Name them under `reprocess_categories`, or write `manual` if people \
-                      are to decide.",
+        severity: ProblemSeverity::Error,
+        summary: "`reprocess: filtered` without categories",
+        explanation: "Filtered reprocessing brings back the dead letters of the named categories only. None is named, so none \
+                      comes back. Add `reprocess_categories`, or write `manual` if people decide.",
         bad: Service("dead_letter: { reprocess: filtered }"),
         fix: &[("reprocess: filtered", "reprocess: filtered, reprocess_categories: [transient]")],
-        run: Run::Rule(filtered_without_categories),
+        scope: LintScope::Row(filtered_without_categories),
     },
     Lint {
         code: "reprocess-categories-ignored",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "`reprocess_categories` without `reprocess: filtered`",
-        explanation: "The categories say which letters `reprocess: filtered` brings back. Here letters are \
-                      brought back by people, or all of them by themselves, and the list does nothing: \
-                      its author probably believes that it does. Write `reprocess: filtered`, or leave \
-                      the list out.",
+        explanation: "The categories apply to `reprocess: filtered` only. Here dead letters come back by hand, or all of them \
+                      automatically, and the list has no effect. Write `reprocess: filtered`, or remove the list.",
         bad: Service("dead_letter: { reprocess_categories: [transient] }"),
         fix: &[("reprocess_categories", "reprocess: filtered, reprocess_categories")],
-        run: Run::Rule(reprocess_categories_ignored),
+        scope: LintScope::Row(reprocess_categories_ignored),
     },
     Lint {
         code: "reprocess-cron-ignored",
-        severity: Severity::Warning,
-        summary: "`reprocess_cron` where people bring letters back",
-        explanation: "The cron says when letters come back by themselves, and with `reprocess: manual` (the \
-                      default) none do: it fires for nobody, and its author probably believes that letters \
-                      are tried again at night. Write `reprocess: filtered` with the categories that a \
-                      second try can help, or leave the cron out.",
+        severity: ProblemSeverity::Warning,
+        summary: "`reprocess_cron` with `reprocess: manual`",
+        explanation: "The cron schedules automatic reprocessing, and with `reprocess: manual` (the default) there is none: it \
+                      has no effect. Write `reprocess: filtered` with the categories that recover, or remove the cron.",
         bad: Service(r#"dead_letter: { reprocess_cron: "0 3 * * *" }"#),
         fix: &[("reprocess_cron", "reprocess: filtered, reprocess_categories: [transient], reprocess_cron")],
-        run: Run::Rule(reprocess_cron_ignored),
+        scope: LintScope::Row(reprocess_cron_ignored),
     },
     Lint {
         code: "strict-order-unwatched",
-        severity: Severity::Warning,
-        summary: "a dead letter holds its session, and no alert tells of it",
-        explanation: "With `order: session-strict` everything behind a dead letter of the same session \
-                      waits until somebody has dealt with it. Without an alert on dead letters, or on \
-                      their age, nobody does, and the session stands still for as long as letters are \
-                      kept. Add one, or use `order: session`, which goes on past a dead letter.",
+        severity: ProblemSeverity::Warning,
+        summary: "`order: session-strict` without an alert on dead letters",
+        explanation: "With `order: session-strict` a dead letter blocks its session until it is resolved. Without an alert on \
+                      dead letters or their age the session may stay blocked for the whole retention. Add one, or use \
+                      `order: session`, which continues after a dead letter.",
         bad: With(&[ON_CALL], "order: session-strict"),
         fix: &[(
             "session-strict",
             "session-strict, alerts: [{ when: dead_letters > 0, severity: high, to: [on-call] }]",
         )],
-        run: Run::Rule(strict_order_unwatched),
+        scope: LintScope::Row(strict_order_unwatched),
     },
 ];
 
@@ -182,13 +160,12 @@ fn dead_letter_name(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
     if !is_conventional(name) {
         findings.report(
             resolved.place(resolved.dead_letter.template.origin),
-            format!("`{name}` looks like no dead-letter queue"),
+            format!("`{name}` is not a conventional dead-letter name"),
             "use \"_{service}.deadletter[.{channel}]\", \"{queue}:dlq\" or \"{queue}-dlq-{stage}\"",
         );
     }
 }
 
-/// Whether the name has one of the three forms in use.
 fn is_conventional(name: &str) -> bool {
     let of_service = name.strip_prefix('_').and_then(|rest| rest.split_once(".deadletter"));
     let of_service = of_service.is_some_and(|(service, channel)| {
@@ -204,217 +181,153 @@ fn dead_letter_name_incomplete(resolved: &Resolved<'_>, findings: &mut Findings<
     if let Err(missing) = &resolved.dead_letter.name {
         findings.report(
             resolved.place(resolved.dead_letter.template.origin),
-            format!("the letters of `{}` have no queue: {missing}", resolved.row.pattern.value),
+            format!("the dead letters of `{}` have no queue: {missing}", resolved.row.pattern.value),
             "state the missing part beside the name, or put it into square brackets",
         );
     }
 }
 
-/// A service or one of its channels.
-#[derive(Clone, Copy)]
-struct Owner<'a> {
-    service: &'a ServiceEntry,
-    channel: Option<&'a ChannelEntry>,
+fn owner(row: &Resolved<'_>) -> (BookSpan, String) {
+    match row.channel {
+        Some(channel) => (channel.span, format!("{}.{}", row.service.name, channel.name)),
+        None => (row.service.span, row.service.name.to_string()),
+    }
 }
 
-impl<'a> Owner<'a> {
-    fn rows(self) -> &'a [std::sync::Arc<EventRow>] {
-        self.channel.map_or(&self.service.rows, |channel| &channel.rows)
-    }
-
-    fn span(self) -> Span {
-        self.channel.map_or(self.service.span, |channel| channel.span)
-    }
-
-    fn shown(self) -> String {
-        match self.channel {
-            Some(channel) => format!("`{}.{}`", self.service.name, channel.name),
-            None => format!("`{}`", self.service.name),
+fn dead_letter_names_collide<'a>(rows: &[Resolved<'a>], findings: &mut Findings<'a>) {
+    let mut first_owners: BTreeMap<&str, (BookSpan, String)> = BTreeMap::new();
+    for row in rows {
+        let Ok(name) = &row.dead_letter.name else { continue };
+        let (span, owner) = owner(row);
+        let (first, first_owner) = first_owners.entry(name).or_insert_with(|| (span, owner.clone()));
+        if *first != span {
+            let place = row.dead_letter.template.origin.span.unwrap_or(span);
+            let message = format!("the dead letters of `{first_owner}` and `{owner}` share `{name}`");
+            findings.at_row(row).report(place, message, "use `{service}` and `[.{channel}]` in the name");
         }
     }
 }
 
-fn dead_letter_names_collide<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
-    let mut first_owners: BTreeMap<String, Owner<'a>> = BTreeMap::new();
-    let owners = book.services.iter().flat_map(|service| {
-        let own = std::iter::once(Owner { service, channel: None });
-        own.chain(service.channels.iter().map(move |channel| Owner { service, channel: Some(channel) }))
-    });
-    for owner in owners {
-        for row in rows_with_names(owner.rows()) {
-            let resolved = book.resolve(owner.service, owner.channel, row);
-            let Ok(name) = &resolved.dead_letter.name else { continue };
-            let first = *first_owners.entry(name.clone()).or_insert(owner);
-            if first.span() == owner.span() {
-                continue;
-            }
-            let place = resolved.dead_letter.template.origin.span.unwrap_or(owner.span());
-            let message =
-                format!("the letters of {} and {} all go to `{name}`", first.shown(), owner.shown());
-            let layers = resolved.levels(book).into_iter().map(|(_, layer)| layer);
-            findings.within_all(layers, |findings| {
-                findings.report(place, message, "use `{service}` and `[.{channel}]` in the name");
-            });
-        }
-    }
-}
-
-/// Those rows whose queue may have a name of its own, and one for all others.
-fn rows_with_names(rows: &[std::sync::Arc<EventRow>]) -> impl Iterator<Item = &EventRow> {
-    let is_plain = |row: &&EventRow| {
-        let letter = &row.layer.dead_letter;
-        row.depends_on.is_none() && letter.name.is_none() && letter.queue.is_none() && letter.stage.is_none()
-    };
-    let rows = || rows.iter().map(|row| &**row);
-    rows().find(is_plain).into_iter().chain(rows().filter(move |row| !is_plain(row)))
-}
-
-/// Below this, letters are gone before people have dealt with them.
+/// A shorter retention leaves no time to fix the cause.
 const RETENTION_MIN: Duration = Duration::from_hours(7 * 24);
-/// The same where no event may be lost: the default.
-const RETENTION_MIN_PRECIOUS: Duration = Duration::from_hours(30 * 24);
+/// The same where data loss is not acceptable: the default.
+const RETENTION_MIN_LOSSLESS: Duration = Duration::from_hours(30 * 24);
 
 fn retention_too_short(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
     let retention = &resolved.dead_letter.retention;
-    let precious = resolved.data_loss.as_ref().filter(|known| known.value == DataLoss::NotAcceptable);
-    let (least, why) = match precious {
-        Some(_) => (RETENTION_MIN_PRECIOUS, "though no event may be lost"),
-        None => (RETENTION_MIN, "which is soon over"),
+    let lossless = resolved.data_loss.as_ref().is_some_and(|known| known.value == DataLoss::NotAcceptable);
+    let (least, reason) = if lossless {
+        (RETENTION_MIN_LOSSLESS, ", and data loss is not acceptable")
+    } else {
+        (RETENTION_MIN, " only")
     };
     if retention.value < least {
-        let (kept, least) = (show_duration(retention.value), show_duration(least));
-        findings.report(
-            resolved.place(retention.origin),
-            format!("dead letters are kept for {kept}, {why}"),
-            format!("keep them for {least} at least; the default is 30d"),
-        );
+        let [kept, least] = [retention.value, least].map(show_duration);
+        let message = format!("dead letters are kept for {kept}{reason}");
+        let help = format!("keep them for at least {least}; the default is 30d");
+        findings.report(resolved.place(retention.origin), message, help);
     }
 }
 
-/// Alerts that look at the dead letters of a row.
 fn alerts_for<'r, 'a>(
     resolved: &'r Resolved<'a>,
     book: &'a Sections,
-    metric: Metric,
+    metric: AlertMetric,
 ) -> impl Iterator<Item = &'a Alert> + 'r {
     let own = resolved.alerts.iter().map(|(alert, _)| *alert);
     own.chain(&book.alerts).filter(move |alert| alert.when.metric == metric)
 }
 
-/// By which dead letters are watched: depth, age and inflow.
-const FIGURES_OF_LETTERS: usize = 3;
-
 fn dead_letters_unwatched<'a>(resolved: &Resolved<'a>, findings: &mut Findings<'a>) {
     let book = findings.book();
-    let watched = |metric| alerts_for(resolved, book, metric).next().is_some();
-    // Who is told of the very first letter needs no word on how old or how many they are.
-    if alerts_for(resolved, book, Metric::DeadLetters).any(is_told_of_the_first) {
+    // An alert on the very first dead letter makes age and number unnecessary.
+    if alerts_for(resolved, book, AlertMetric::DeadLetters).any(fires_on_the_first) {
         return;
     }
-    let mut missing = Vec::new();
-    if !watched(Metric::DeadLetters) {
-        missing.push("depth (`dead_letters > 1000`)");
-    }
-    if !watched(Metric::DeadLetterAge) {
-        missing.push("age (`dead_letter_age > 48h`)");
-    }
-    if resolved.dead_letter.alert.is_none() && !watched(Metric::DeadLetterInflow) {
-        missing.push("inflow (`dead_letter_inflow > 10/m`)");
-    }
-    let [first, rest @ ..] = missing.as_slice() else { return };
-    // Who has told nobody of anything yet, and calls nothing critical, is only taking first steps.
-    let started = !book.receivers.is_empty()
-        || !book.alerts.is_empty()
-        || !resolved.alerts.is_empty()
-        || resolved.criticality.is_some()
-        || resolved.data_loss.is_some();
-    if !started {
-        let place = book.services.first().map_or(resolved.service.span, |service| service.span);
-        let help = "add `receivers` and `alerts` before anything depends on it";
-        findings.report_as(Severity::Info, place, "nobody is told of dead letters in this book", help);
-        return;
-    }
-    // Who watches them by one figure has seen to it, and hears of the others as advice unless much depends on it.
-    let is_watched = missing.len() < FIGURES_OF_LETTERS;
-    let is_dear = resolved.criticality.is_some() || resolved.data_loss.is_some();
-    let severity = if is_watched && !is_dear { Severity::Info } else { Severity::Warning };
-    let figures = rest.iter().fold((*first).to_owned(), |all, figure| format!("{all}, {figure}"));
-    // What the whole book lacks is said once, not for each service.
-    if resolved.alerts.is_empty() && resolved.dead_letter.alert.is_none() {
-        let place = book.services.first().map_or(resolved.service.span, |service| service.span);
-        let message = format!("no alert of this book watches dead letters by {figures}");
-        findings.report_as(severity, place, message, "add alerts for the whole book, or for each service");
-        return;
-    }
-    let (place, owner) = match resolved.channel {
-        Some(channel) => (channel.span, format!("{}.{}", resolved.service.name, channel.name)),
-        None => (resolved.service.span, resolved.service.name.to_string()),
+    let figures = [
+        (AlertMetric::DeadLetters, "depth (`dead_letters > 1000`)"),
+        (AlertMetric::DeadLetterAge, "age (`dead_letter_age > 48h`)"),
+        (AlertMetric::DeadLetterInflow, "inflow (`dead_letter_inflow > 10/m`)"),
+    ];
+    let is_missing = |(metric, _): &&(AlertMetric, _)| {
+        let by_rule = *metric == AlertMetric::DeadLetterInflow && resolved.dead_letter.alert.is_some();
+        !by_rule && alerts_for(resolved, book, *metric).next().is_none()
     };
-    let message = format!("no alert watches the dead letters of `{owner}` by {figures}");
-    findings.report_as(severity, place, message, "add alerts, here or for the whole book");
+    let missing: Vec<&str> = figures.iter().filter(is_missing).map(|(_, figure)| *figure).collect();
+    if missing.is_empty() {
+        return;
+    }
+    let of_book = book.services.first().map_or(resolved.service.span, |service| service.span);
+    let is_critical = resolved.criticality.is_some() || resolved.data_loss.is_some();
+    let has_alerts = !book.receivers.is_empty() || !book.alerts.is_empty() || !resolved.alerts.is_empty();
+    if !has_alerts && !is_critical {
+        let message = "this book has no alerts on dead letters";
+        let help = "add `receivers` and `alerts` before production";
+        return findings.report_as(ProblemSeverity::Info, of_book, message, help);
+    }
+    let is_watched = missing.len() < figures.len();
+    let severity = if is_watched && !is_critical { ProblemSeverity::Info } else { ProblemSeverity::Warning };
+    let missing = missing.join(", ");
+    // What the whole book lacks is reported once, not for each service.
+    if resolved.alerts.is_empty() && resolved.dead_letter.alert.is_none() {
+        let message = format!("no alert on dead letters by {missing}");
+        findings.report_as(severity, of_book, message, "add alerts for the whole book, or for each service");
+    } else {
+        let (place, owner) = owner(resolved);
+        let message = format!("no alert on the dead letters of `{owner}` by {missing}");
+        findings.report_as(severity, place, message, "add alerts, here or for the whole book");
+    }
 }
 
-fn is_told_of_the_first(alert: &Alert) -> bool {
+fn fires_on_the_first(alert: &Alert) -> bool {
     alert.when.lasting.is_none()
         && alert.when.limit.is_some_and(|limit| match (limit.op, limit.value) {
-            (Op::Above, Quantity::Count(count)) => count == 0,
-            (Op::AtLeast, Quantity::Count(count)) => count <= 1,
-            (Op::Above | Op::AtLeast | Op::Below | Op::AtMost, _) => false,
+            (ThresholdOp::Above, Quantity::Count(count)) => count == 0,
+            (ThresholdOp::AtLeast, Quantity::Count(count)) => count <= 1,
+            (ThresholdOp::Above | ThresholdOp::AtLeast | ThresholdOp::Below | ThresholdOp::AtMost, _) => {
+                false
+            }
         })
 }
 
 fn retention_before_age_alert<'a>(resolved: &Resolved<'a>, findings: &mut Findings<'a>) {
-    let alerts = alerts_for(resolved, findings.book(), Metric::DeadLetterAge);
-    let Some((age, alert)) =
-        alerts.filter_map(|alert| Some((age_told(alert)?, alert))).min_by_key(|(age, _)| *age)
-    else {
-        return;
-    };
+    let alerts = alerts_for(resolved, findings.book(), AlertMetric::DeadLetterAge);
+    let first = alerts.filter_map(|alert| Some((age_alerted(alert)?, alert))).min_by_key(|(age, _)| *age);
+    let Some((age, alert)) = first else { return };
     let retention = &resolved.dead_letter.retention;
     if age >= retention.value {
+        let place = retention.origin.span.unwrap_or(alert.span);
         let [kept, age] = [retention.value, age].map(show_duration);
-        findings.report(
-            retention.origin.span.unwrap_or(alert.span),
-            format!("dead letters are gone after {kept}, before the alert at {age} tells of them"),
-            "keep them longer, or tell people sooner",
-        );
+        let message = format!("dead letters are deleted after {kept}, before the alert at {age}");
+        findings.report(place, message, "keep them longer, or alert earlier");
     }
 }
 
-/// The age at which the alert is raised.
-fn age_told(alert: &Alert) -> Option<Duration> {
+fn age_alerted(alert: &Alert) -> Option<Duration> {
     let limit = alert.when.limit?;
     match (limit.op, limit.value) {
-        (Op::Above | Op::AtLeast, Quantity::Duration(age)) => {
+        (ThresholdOp::Above | ThresholdOp::AtLeast, Quantity::Duration(age)) => {
             Some(age.saturating_add(alert.when.lasting.unwrap_or_default()))
         }
-        (Op::Below | Op::AtMost, _) | (_, Quantity::Share(_) | Quantity::Count(_) | Quantity::Rate(_)) => {
-            None
-        }
+        (ThresholdOp::Below | ThresholdOp::AtMost, _)
+        | (_, Quantity::Share(_) | Quantity::Count(_) | Quantity::Rate(_)) => None,
     }
 }
 
 fn automatic_reprocess_of_permanent(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
     let letter = &resolved.dead_letter;
-    let hopeless = |category: &&Category| match category {
-        Category::Permanent | Category::Invalid => true,
-        Category::Transient
-        | Category::RateLimited
-        | Category::Fatal
-        | Category::Unknown
-        | Category::Internal => false,
-    };
+    let fails_again = |category: &&Category| matches!(category, Category::Permanent | Category::Invalid);
     let what = match letter.reprocess.value {
         Reprocess::Manual => return,
-        Reprocess::Automatic => "all dead letters, the permanent and invalid ones too".to_owned(),
-        Reprocess::Filtered => match letter.categories.iter().find(hopeless) {
+        Reprocess::Automatic => "all dead letters, permanent and invalid ones included".to_owned(),
+        Reprocess::Filtered => match letter.categories.iter().find(fails_again) {
             Some(category) => format!("dead letters of category `{category}`"),
             None => return,
         },
     };
     findings.report(
         resolved.place(letter.reprocess.origin),
-        format!("this brings back {what}, which will fail again"),
+        format!("this reprocesses {what}, which fail again"),
         "write `reprocess: filtered` with `reprocess_categories: [transient, rate-limited, unknown]`",
     );
 }
@@ -422,11 +335,9 @@ fn automatic_reprocess_of_permanent(resolved: &Resolved<'_>, findings: &mut Find
 fn filtered_without_categories(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
     let letter = &resolved.dead_letter;
     if letter.reprocess.value == Reprocess::Filtered && letter.categories.is_empty() {
-        findings.report(
-            resolved.place(letter.reprocess.origin),
-            "`filtered` brings back nothing: no categories are named",
-            "add `reprocess_categories`, such as [transient, rate-limited]",
-        );
+        let place = resolved.place(letter.reprocess.origin);
+        let help = "add `reprocess_categories`, such as [transient, rate-limited]";
+        findings.report(place, "`filtered` reprocesses nothing without categories", help);
     }
 }
 
@@ -439,39 +350,36 @@ fn reprocess_categories_ignored<'a>(resolved: &Resolved<'a>, findings: &mut Find
         .levels(findings.book())
         .into_iter()
         .find_map(|(level, layer)| layer.dead_letter.categories.as_ref().map(|at| (level, at.span)));
-    // A row may well go back to `manual` where the defaults filter.
+    // A row may return to `manual` where the defaults filter.
     if let Some((level, span)) = stated
         && level <= reprocess.origin.level
     {
-        let message = "these categories do nothing: letters are not brought back by category here";
-        findings.report(span, message, "write `reprocess: filtered`, or leave the categories out");
+        let message = "these categories have no effect: `reprocess` is not `filtered`";
+        findings.report(span, message, "write `reprocess: filtered`, or remove the categories");
     }
 }
 
 fn reprocess_cron_ignored<'a>(resolved: &Resolved<'a>, findings: &mut Findings<'a>) {
     let reprocess = &resolved.dead_letter.reprocess;
-    // A row may well go back to `manual` where the service has a cron.
+    // A row may return to `manual` where the service has a cron.
     if reprocess.value == Reprocess::Manual
         && let Some(cron) = &resolved.dead_letter.reprocess_cron
         && cron.origin.level <= reprocess.origin.level
     {
-        let message = "this cron fires for nobody: letters are not brought back by themselves here";
-        let help = "write `reprocess: filtered` with `reprocess_categories`, or leave the cron out";
+        let message = "this cron has no effect: `reprocess` is `manual`";
+        let help = "write `reprocess: filtered` with `reprocess_categories`, or remove the cron";
         findings.report(resolved.place(cron.origin), message, help);
     }
 }
 
 fn strict_order_unwatched<'a>(resolved: &Resolved<'a>, findings: &mut Findings<'a>) {
-    if resolved.order.value != Order::SessionStrict {
-        return;
-    }
-    let watched = [Metric::DeadLetters, Metric::DeadLetterAge]
-        .into_iter()
-        .any(|metric| alerts_for(resolved, findings.book(), metric).next().is_some());
-    if !watched {
+    let is_watched = |metric| alerts_for(resolved, findings.book(), metric).next().is_some();
+    if resolved.order.value == DeliveryOrder::SessionStrict
+        && ![AlertMetric::DeadLetters, AlertMetric::DeadLetterAge].into_iter().any(is_watched)
+    {
         findings.report(
             resolved.place(resolved.order.origin),
-            "a dead letter holds its whole session here, and no alert tells of it",
+            "a dead letter blocks its whole session, and there is no alert on dead letters",
             "add an alert such as `dead_letters > 0` or `dead_letter_age > 1h`",
         );
     }
@@ -526,7 +434,7 @@ receivers: { x: { webhook: \"https://x.test/\" } }
             ("a category that cannot heal",      "dead_letter: { reprocess: filtered, reprocess_categories: [transient, invalid] }\n    events: [a]", vec!["5:31 automatic-reprocess-of-permanent"]),
             ("a row that goes back to people",   "dead_letter: { reprocess: filtered, reprocess_categories: [transient] }\n    events: [a, { type: b, dead_letter: { reprocess: manual } }]", vec![]),
             ("a row with idle categories",       "dead_letter: { reprocess: manual }\n    events: [{ type: b, dead_letter: { reprocess_categories: [transient] } }]", vec!["6:62 reprocess-categories-ignored"]),
-            ("a cron for nobody",                "dead_letter: { reprocess_cron: \"0 3 * * *\" }\n    events: [a]", vec!["5:36 reprocess-cron-ignored"]),
+            ("a cron without an effect",         "dead_letter: { reprocess_cron: \"0 3 * * *\" }\n    events: [a]", vec!["5:36 reprocess-cron-ignored"]),
             ("a row without the cron's service", "dead_letter: { reprocess: filtered, reprocess_categories: [transient], reprocess_cron: \"0 3 * * *\" }\n    events: [a, { type: b, dead_letter: { reprocess: manual } }]", vec![]),
             ("strict order that is watched",     "order: session-strict\n    events: [a]", vec![]),
         ];
@@ -555,11 +463,11 @@ receivers: { x: { webhook: \"https://x.test/\" } }
         assert_eq!(severities(&book(", criticality: high")), ["3:3 warning"]);
         let allowed = ", allow: [{ lint: dead-letters-unwatched, because: a demo }]";
         assert_eq!(severities(&book(allowed)), ["3:3 info"]);
-        let told = |when: &str| {
+        let alert = |when: &str| {
             let receiver = "receivers: { ops: { webhook: \"https://pager.example.test/\" } }";
             format!("alerts: [{{ when: {when}, severity: high, to: [ops] }}]\n{receiver}\n")
         };
-        let (letters, others) = (told("dead_letters > 3 by service"), told("error_rate > 5% over 5m"));
+        let (letters, others) = (alert("dead_letters > 3 by service"), alert("error_rate > 5% over 5m"));
         assert_eq!(severities(&(book("") + &letters)), ["3:3 info"], "one figure is watched");
         assert_eq!(severities(&(book("") + &others)), ["3:3 warning"], "none is");
         let dear = severities(&(book(", criticality: high") + &letters));

@@ -1,32 +1,26 @@
-//! Lints about patterns that overlap: what a wider row says does not hold for a narrower one.
+//! Lints about overlapping patterns: values of a wider row do not apply to a narrower one.
 //!
-//! Rows are compared by what holds for them: a wider row that says again what the service says hides
-//! nothing. Every row is held only against wildcard rows whose fixed beginning it shares, so a book of many
-//! exact rows stays cheap to look at.
+//! Rows are compared by their resolved values: a wider row that repeats what the service states hides nothing. Each row
+//! is compared only with wildcard rows whose fixed beginning it shares, so that many exact rows stay cheap.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use super::Example::Book;
-use super::{Findings, Lint, Run};
-use redrive_core::book::model::{
-    At, ChannelEntry, DeadLetter, EventRow, Idempotency, Layer, ReactionName, Sections, ServiceEntry,
-};
+use super::ExampleBook::Book;
+use super::{Findings, Lint, LintScope};
+use redrive_core::book::model::{At, DeadLetter, EventRow, Idempotency, Layer, ReactionName};
 use redrive_core::book::pattern::Relation;
-use redrive_core::book::problem::{Severity, Span};
-use redrive_core::book::resolve::{Known, Resolved, ResolvedDeadLetter};
+use redrive_core::book::problem::{BookSpan, ProblemSeverity};
+use redrive_core::book::resolve::{Resolved, ResolvedDeadLetter, ResolvedValue};
 use redrive_core::policy::category::Category;
 use redrive_core::policy::rule::FailureMatch;
 
 pub(super) const LINTS: &[Lint] = &[Lint {
     code: "hidden-pattern-value",
-    severity: Severity::Warning,
-    summary: "a row does not get a value that a wider pattern states",
-    explanation: "The most specific row wins, whole: values fall from the service to a row, and never from \
-                  one pattern to another. This row is narrower than another that states a value, and does \
-                  not state it itself, so its events run under the value of the channel, the service or \
-                  the defaults, while the book reads as if the wider row covered them. State the value \
-                  here too, or move it from the wider row to the service.",
+    severity: ProblemSeverity::Warning,
+    summary: "a value of a wider pattern that does not apply to a narrower row",
+    explanation: "The most specific row wins as a whole: rows inherit from the channel, the service and the defaults, never \
+                  from another pattern. This row is narrower than one that states a value, so that value does not apply \
+                  to its events. State the value here too, or move it from the wider row to the service.",
     bad: Book(&[
         "services:",
         "  notify:",
@@ -34,71 +28,45 @@ pub(super) const LINTS: &[Lint] = &[Lint {
         r#"    events: [{ type: "todo.task.*", timeout: 30s }, todo.task.created]"#,
     ]),
     fix: &[(r#""todo.task.*", timeout: 30s"#, r#""todo.task.*""#), ("events:", "timeout: 30s\n    events:")],
-    run: Run::Book(hidden_pattern_value),
+    scope: LintScope::Rows(hidden_pattern_value),
 }];
 
-fn hidden_pattern_value<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
-    for service in &book.services {
-        let own = Owner { book, service, channel: None, rows: &service.rows };
-        let around = [&book.defaults, &service.layer];
-        findings.within_all(around, |findings| look_at(own, findings));
-        for channel in &service.channels {
-            let of_channel = Owner { book, service, channel: Some(channel), rows: &channel.rows };
-            let around = [&book.defaults, &service.layer, &channel.layer];
-            findings.within_all(around, |findings| look_at(of_channel, findings));
-        }
+fn hidden_pattern_value<'a>(rows: &[Resolved<'a>], findings: &mut Findings<'a>) {
+    let owner = |row: &Resolved<'_>| (row.service.span, row.channel.map(|channel| channel.span));
+    for rows in rows.chunk_by(|one, other| owner(one) == owner(other)) {
+        compare(rows, findings);
     }
 }
 
-/// A service or one of its channels, with its rows.
-#[derive(Clone, Copy)]
-struct Owner<'a> {
-    book: &'a Sections,
-    service: &'a ServiceEntry,
-    channel: Option<&'a ChannelEntry>,
-    rows: &'a [Arc<EventRow>],
-}
-
-/// A wildcard row with what holds for it.
-struct Wide<'a> {
-    row: &'a EventRow,
-    resolved: Resolved<'a>,
-}
-
-fn look_at<'a>(of: Owner<'a>, findings: &mut Findings<'a>) {
-    let mut by_beginning: BTreeMap<&str, Vec<Wide<'a>>> = BTreeMap::new();
-    for row in of.rows.iter().filter(|row| !row.pattern.value.is_exact()) {
-        if row.layer != Layer::default() || row.depends_on.is_some() {
-            let resolved = of.book.resolve(of.service, of.channel, row);
-            by_beginning.entry(beginning(row)).or_default().push(Wide { row, resolved });
+fn compare<'a>(rows: &[Resolved<'a>], findings: &mut Findings<'a>) {
+    let mut by_beginning: BTreeMap<&str, Vec<&Resolved<'a>>> = BTreeMap::new();
+    for row in rows.iter().filter(|row| !row.row.pattern.value.is_exact()) {
+        if row.row.layer != Layer::default() || row.row.depends_on.is_some() {
+            by_beginning.entry(beginning(row.row)).or_default().push(row);
         }
     }
     if by_beginning.is_empty() {
         return;
     }
-    for row in of.rows {
-        let pattern = &row.pattern.value;
-        let mut wider: Vec<&Wide<'a>> = beginnings(beginning(row))
+    for row in rows {
+        let pattern = &row.row.pattern.value;
+        let mut wider: Vec<&Resolved<'a>> = beginnings(beginning(row.row))
             .filter_map(|beginning| by_beginning.get(beginning))
             .flatten()
+            .copied()
             .filter(|wide| pattern.relation(&wide.row.pattern.value) == Relation::Narrower)
             .collect();
-        if wider.is_empty() {
-            continue;
-        }
-        // The nearest comes first: it is the one whose value a reader expects.
+        // The nearest comes first: readers expect its value.
         wider.sort_by_key(|wide| std::cmp::Reverse(wide.row.pattern.value.specificity()));
-        report(of, row, &wider, findings);
+        report(row, &wider, findings);
     }
 }
 
-fn report<'a>(of: Owner<'a>, row: &'a EventRow, wider: &[&Wide<'a>], findings: &mut Findings<'a>) {
-    let narrow = of.book.resolve(of.service, of.channel, row);
-    let mut judged: Vec<String> =
-        stated(row, &narrow, &narrow).into_iter().map(|stated| stated.key).collect();
+fn report<'a>(narrow: &Resolved<'a>, wider: &[&Resolved<'a>], findings: &mut Findings<'a>) {
+    let mut judged: Vec<String> = stated(narrow, narrow).into_iter().map(|stated| stated.key).collect();
     let mut hidden: Vec<String> = Vec::new();
     for wide in wider {
-        for Stated { key, line, is_same } in stated(wide.row, &wide.resolved, &narrow) {
+        for StatedKey { key, line, is_same } in stated(wide, narrow) {
             if judged.contains(&key) {
                 continue;
             }
@@ -108,17 +76,13 @@ fn report<'a>(of: Owner<'a>, row: &'a EventRow, wider: &[&Wide<'a>], findings: &
             judged.push(key);
         }
     }
-    if hidden.is_empty() {
-        return;
+    if !hidden.is_empty() {
+        let verb = if hidden.len() == 1 { "does" } else { "do" };
+        let pattern = &narrow.row.pattern;
+        let message = format!("{} {verb} not apply to `{}`", hidden.join(", "), pattern.value);
+        let help = "rows do not inherit from other patterns: state the values here too, or for the service";
+        findings.at_row(narrow).report(pattern.span, message, help);
     }
-    let verb = if hidden.len() == 1 { "does" } else { "do" };
-    findings.within(&row.layer, |findings| {
-        findings.report(
-            row.pattern.span,
-            format!("{} {verb} not hold for `{}`", hidden.join(", "), row.pattern.value),
-            "values never fall from one pattern to another: state them here too, or state them for the service",
-        );
-    });
 }
 
 /// The words before the first wildcard; all of an exact pattern.
@@ -127,7 +91,7 @@ fn beginning(row: &EventRow) -> &str {
     text.find('*').map_or(text, |star| text[..star].trim_end_matches('.'))
 }
 
-/// `a.b`, `a` and nothing at all, for `a.b`.
+/// `a.b`, `a` and the empty text, for `a.b`.
 fn beginnings<'t>(text: &'t str) -> impl Iterator<Item = &'t str> {
     let next = |text: &&'t str| match (*text).rsplit_once('.') {
         Some((before, _)) => Some(before),
@@ -137,18 +101,17 @@ fn beginnings<'t>(text: &'t str) -> impl Iterator<Item = &'t str> {
     std::iter::successors(Some(text), next)
 }
 
-/// Something that a row states, and whether the same holds for another row, whoever states it there.
-struct Stated {
+/// A key that a row states, and whether another row has the same value, from whatever level.
+struct StatedKey {
     key: String,
     line: u32,
     is_same: bool,
 }
 
-/// A key, where it is stated, and whether the same holds for another row.
-type Named = (&'static str, Option<Span>, bool);
+type KeyComparison = (&'static str, Option<BookSpan>, bool);
 
-/// What the row states. Facts and silenced lints change nothing that happens.
-fn stated(row: &EventRow, own: &Resolved<'_>, other: &Resolved<'_>) -> Vec<Stated> {
+/// The keys that the row states. Facts and `allow` change no behaviour.
+fn stated(own: &Resolved<'_>, other: &Resolved<'_>) -> Vec<StatedKey> {
     let Layer {
         reactions,
         classify,
@@ -166,19 +129,19 @@ fn stated(row: &EventRow, own: &Resolved<'_>, other: &Resolved<'_>) -> Vec<State
         alerts,
         facts: _,
         allow: _,
-    } = &row.layer;
+    } = &own.row.layer;
     let by_failure = reactions.iter().map(|(kind, at)| {
         let key = match kind {
             FailureMatch::Category(Category::Transient) => "retry".to_owned(),
             kind => format!("on_failure: {kind}"),
         };
         let is_same = reaction(own, *kind) == reaction(other, *kind);
-        Stated { key, line: at.span.position.line, is_same }
+        StatedKey { key, line: at.span.position.line, is_same }
     });
     let (a, b) = (own, other);
     let (a_ids, b_ids) = (&own.idempotency, &other.idempotency);
-    let named: [Named; 16] = [
-        // What adds to the values of other levels is never there for another row.
+    let named: [KeyComparison; 16] = [
+        // These add to the values of other levels, so no other row has them.
         ("classify", classify.first().map(|row| row.span), false),
         ("timeout", span(timeout.as_ref()), a.rule.timeouts == b.rule.timeouts),
         ("breaker", span(breaker.as_ref()), a.rule.breaker == b.rule.breaker),
@@ -190,7 +153,7 @@ fn stated(row: &EventRow, own: &Resolved<'_>, other: &Resolved<'_>) -> Vec<State
         ("data_loss", span(data_loss.as_ref()), same(a.data_loss.as_ref(), b.data_loss.as_ref())),
         ("consumer_group", span(consumer_group.as_ref()), a.consumer_group.value == b.consumer_group.value),
         ("alerts", alerts.first().map(|alert| alert.span), false),
-        ("depends_on", span(row.depends_on.as_ref()), a.dependency.value == b.dependency.value),
+        ("depends_on", span(own.row.depends_on.as_ref()), a.dependency.value == b.dependency.value),
         ("idempotency.by", span(by.as_ref()), a_ids.by.value == b_ids.by.value),
         ("idempotency.store", span(store.as_ref()), a_ids.store.value == b_ids.store.value),
         ("idempotency.key", span(key.as_ref()), a_ids.key_shown() == b_ids.key_shown()),
@@ -198,14 +161,15 @@ fn stated(row: &EventRow, own: &Resolved<'_>, other: &Resolved<'_>) -> Vec<State
     ];
     let named = named.into_iter().chain(of_letters(letters, &own.dead_letter, &other.dead_letter));
     let named = named.filter_map(|(key, span, is_same)| {
-        Some(Stated { key: key.to_owned(), line: span?.position.line, is_same })
+        Some(StatedKey { key: key.to_owned(), line: span?.position.line, is_same })
     });
     by_failure.chain(named).collect()
 }
 
-fn of_letters(letters: &DeadLetter, a: &ResolvedDeadLetter, b: &ResolvedDeadLetter) -> [Named; 10] {
+fn of_letters(letters: &DeadLetter, a: &ResolvedDeadLetter, b: &ResolvedDeadLetter) -> [KeyComparison; 10] {
     let DeadLetter { name, queue, stage, form, retention, alert, .. } = letters;
-    let DeadLetter { reprocess, categories, reprocess_max, reprocess_cron, .. } = letters;
+    let DeadLetter { reprocess, categories, reprocess_max: max, reprocess_cron: cron, .. } = letters;
+    let same_cron = same(a.reprocess_cron.as_ref(), b.reprocess_cron.as_ref());
     [
         ("dead_letter.name", span(name.as_ref()), a.template.value == b.template.value),
         ("dead_letter.queue", span(queue.as_ref()), a.queue == b.queue),
@@ -215,29 +179,20 @@ fn of_letters(letters: &DeadLetter, a: &ResolvedDeadLetter, b: &ResolvedDeadLett
         ("dead_letter.alert", span(alert.as_ref()), same(a.alert.as_ref(), b.alert.as_ref())),
         ("dead_letter.reprocess", span(reprocess.as_ref()), a.reprocess.value == b.reprocess.value),
         ("dead_letter.reprocess_categories", span(categories.as_ref()), a.categories == b.categories),
-        (
-            "dead_letter.reprocess_max",
-            span(reprocess_max.as_ref()),
-            a.reprocess_max.value == b.reprocess_max.value,
-        ),
-        (
-            "dead_letter.reprocess_cron",
-            span(reprocess_cron.as_ref()),
-            same(a.reprocess_cron.as_ref(), b.reprocess_cron.as_ref()),
-        ),
+        ("dead_letter.reprocess_max", span(max.as_ref()), a.reprocess_max.value == b.reprocess_max.value),
+        ("dead_letter.reprocess_cron", span(cron.as_ref()), same_cron),
     ]
 }
 
-fn same<T: PartialEq>(one: Option<&Known<T>>, other: Option<&Known<T>>) -> bool {
+fn same<T: PartialEq>(one: Option<&ResolvedValue<T>>, other: Option<&ResolvedValue<T>>) -> bool {
     one.map(|known| &known.value) == other.map(|known| &known.value)
 }
 
-/// What follows on that failure, if something is said of it or it is a category.
 fn reaction<'r>(resolved: &'r Resolved<'_>, kind: FailureMatch) -> Option<&'r ReactionName> {
     resolved.reactions.iter().find(|(known, _)| *known == kind).map(|(_, known)| &known.value)
 }
 
-fn span<T>(at: Option<&At<T>>) -> Option<Span> {
+fn span<T>(at: Option<&At<T>>) -> Option<BookSpan> {
     at.map(|at| at.span)
 }
 
@@ -310,8 +265,8 @@ mod tests {
         assert_eq!(
             messages,
             [
-                "`on_failure: 503` of `*` (line 6) does not hold for `a.*`",
-                "`retry` of `a.*` (line 7), `timeout` of `a.*` (line 7), `on_failure: 503` of `*` (line 6) do not hold for `a.b`",
+                "`on_failure: 503` of `*` (line 6) does not apply to `a.*`",
+                "`retry` of `a.*` (line 7), `timeout` of `a.*` (line 7), `on_failure: 503` of `*` (line 6) do not apply to `a.b`",
             ]
         );
     }

@@ -1,37 +1,42 @@
-//! What is known of the side that events come from: stated for a row, or for the sources that feed it.
+//! Facts about the sender of events: stated for a row, or for the sources that feed it.
 //!
-//! Invariants: what a row's own levels say wins, fact by fact; the facts of two sources are never mixed,
-//! since a heartbeat renews the lease of its own broker only; nothing here allocates, since it runs for
-//! every row.
+//! Invariants: the facts of a row's own levels win one by one; the facts of two sources are never mixed, since a
+//! heartbeat renews the lease of its own broker only; nothing here allocates, since it runs for every row.
 
-use redrive_core::book::model::{At, Facts, Sections, Source};
+use redrive_core::book::model::{At, DeclaredFacts, Sections, SourceEntry};
 use redrive_core::book::pattern::EventPattern;
 use redrive_core::book::resolve::Resolved;
 
-/// Facts about a broker, a sender or a caller: a row's own, and where it is silent those of a source. How the target
-/// behaves is not for a source to say.
+/// Facts about a broker, a sender or a caller: those of the row, else those of one source.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BrokerFacts<'r> {
-    own: &'r Facts,
-    source: Option<&'r Facts>,
+    own: &'r DeclaredFacts,
+    source: Option<&'r DeclaredFacts>,
 }
 
 impl<'r> BrokerFacts<'r> {
-    pub(super) fn get<T>(&self, pick: impl Fn(&'r Facts) -> &'r Option<At<T>>) -> Option<&'r At<T>> {
+    pub(super) fn get<T>(&self, pick: impl Fn(&'r DeclaredFacts) -> &'r Option<At<T>>) -> Option<&'r At<T>> {
         pick(self.own).as_ref().or(self.source.and_then(|source| pick(source).as_ref()))
     }
 }
 
-fn says_something(facts: &Facts) -> bool {
-    let Facts { lease, heartbeat, redelivery, poll_limit, callers, caller_timeout, broker_attempts, .. } =
-        facts;
+fn has_broker_facts(facts: &DeclaredFacts) -> bool {
+    let DeclaredFacts {
+        lease,
+        heartbeat,
+        redelivery,
+        poll_limit,
+        callers,
+        caller_timeout,
+        broker_attempts,
+        ..
+    } = facts;
     let times = [lease, heartbeat, redelivery, poll_limit, caller_timeout];
     let counts = [callers, broker_attempts];
     times.iter().any(|fact| fact.is_some()) || counts.iter().any(|fact| fact.is_some())
 }
 
-/// The facts that hold for a row's events, once for each source that may feed it and says something;
-/// once where none does.
+/// The facts of a row's events: once for each source with facts that may feed it, else once.
 pub(super) fn broker_facts<'r>(
     resolved: &'r Resolved<'_>,
     book: &'r Sections,
@@ -39,18 +44,26 @@ pub(super) fn broker_facts<'r>(
     let own = &resolved.facts;
     let pattern = &resolved.row.pattern.value;
     let of_sources = book.sources.values().map(|at| &at.value);
-    let of_sources = of_sources.filter(|source| says_something(&source.facts) && may_feed(source, pattern));
+    let of_sources = of_sources.filter(|source| has_broker_facts(&source.facts) && may_feed(source, pattern));
     let of_sources = of_sources.map(|source| BrokerFacts { own, source: Some(&source.facts) });
     let alone = of_sources.clone().next().is_none().then_some(BrokerFacts { own, source: None });
     of_sources.chain(alone)
 }
 
-/// Whether events of that source may be of that pattern, as far as the book tells.
-pub(super) fn may_feed(source: &Source, pattern: &EventPattern) -> bool {
+/// The values of one fact for a row's events.
+pub(super) fn broker_fact<'r, T: 'r>(
+    resolved: &'r Resolved<'_>,
+    book: &'r Sections,
+    pick: impl Fn(&'r DeclaredFacts) -> &'r Option<At<T>>,
+) -> impl Iterator<Item = &'r At<T>> {
+    broker_facts(resolved, book).filter_map(move |facts| facts.get(&pick))
+}
+
+pub(super) fn may_feed(source: &SourceEntry, pattern: &EventPattern) -> bool {
     let Some(template) = source.event_type.as_deref() else { return true };
     match template.split_once('{') {
         None => pattern.matches(template),
-        // What the template begins with and what the pattern begins with must not contradict each other.
+        // The fixed beginnings of template and pattern must agree.
         Some((start, _)) => {
             let (literal, is_open) = match pattern.as_str().split_once('*') {
                 Some((literal, _)) => (literal, true),
@@ -63,7 +76,7 @@ pub(super) fn may_feed(source: &Source, pattern: &EventPattern) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{deadline, idempotency, retry, tests::found, tests::untold, timeout};
+    use super::super::{deadline, idempotency, retry, tests::found, tests::skipped, timeout};
 
     /// A service on lines 3 to 5 with these keys, fed by these sources from line 7 on.
     fn book(keys: &str, sources: &str) -> String {
@@ -107,11 +120,11 @@ mod tests {
     #[test]
     fn a_source_that_states_a_fact_answers_the_question() {
         let stated = book("events: [a]", &source("q", "a", "callers: 1, broker_attempts: 1, redelivery: 1d"));
-        assert_eq!(untold(&stated, retry::LINTS), [""; 0]);
-        assert_eq!(untold(&stated, idempotency::LINTS), [""; 0]);
+        assert_eq!(skipped(&stated, retry::LINTS), [""; 0]);
+        assert_eq!(skipped(&stated, idempotency::LINTS), [""; 0]);
         let other = book("events: [a]", &source("q", "b", "callers: 1, broker_attempts: 1, redelivery: 1d"));
         let missing =
             ["3:3 retry-amplification facts.broker_attempts", "3:3 retry-amplification facts.callers"];
-        assert_eq!(untold(&other, retry::LINTS), missing);
+        assert_eq!(skipped(&other, retry::LINTS), missing);
     }
 }

@@ -1,58 +1,53 @@
-//! Lints about the time that retries leave a dependency: how far apart, how spread, and for how long in all.
+//! Lints about the time between retries: how long, how spread, and how long in total.
 //!
-//! The catalog's policies are not judged by their own numbers, only by the facts of the place that uses them.
+//! Policies of the catalog are not judged by their own numbers, only by the facts of the place that uses them.
 
-use std::time::Duration;
-
-use super::Example::{Service, With};
-use super::worst_case::{chosen_policies, is_of_the_catalog, longest_delay};
-use super::{Findings, Lint, Run};
-use redrive_core::book::problem::Severity;
-use redrive_core::book::resolve::{Level, Origin, Resolved};
-use redrive_core::policy::answer::{Answer, What};
-use redrive_core::policy::backoff::{Backoff, Jitter};
+use super::ExampleBook::{Service, With};
+use super::worst_case::{chosen_policies, is_of_the_catalog, longest_delay, wait_max};
+use super::{Findings, Lint, LintScope};
+use redrive_core::book::problem::ProblemSeverity;
+use redrive_core::book::resolve::{Resolved, RuleLevel, ValueOrigin};
+use redrive_core::policy::answer::{AnswerKind, TargetAnswer};
+use redrive_core::policy::backoff::Jitter;
 use redrive_core::policy::category::Category;
 use redrive_core::policy::classify::{Outcome, classify};
-use redrive_core::policy::rule::{Meaning, NamedPolicy, PolicyIndex, Rule};
+use redrive_core::policy::rule::{NamedPolicy, OverrideMeaning, PolicyIndex, Rule};
 use redrive_core::text::show_duration;
 
 pub(super) const LINTS: &[Lint] = &[
     Lint {
         code: "jitter-too-small",
-        severity: Severity::Warning,
-        summary: "the jitter is too small to spread the retries of many processes",
-        explanation: "Many processes call the dependency, and what fails for all of them at once is retried within \
-                      the few milliseconds that the jitter allows: the calls of the whole fleet arrive in one burst \
-                      after every delay. Jitter should be at least a tenth of the delay; `jitter: equal` spreads a \
-                      retry over half of it. The lint uses the fact `instances`.",
+        severity: ProblemSeverity::Warning,
+        summary: "jitter too small to spread the retries of many processes",
+        explanation: "Many processes call the dependency, and their retries arrive within the few milliseconds that \
+                      the jitter allows: one burst after every delay. Make jitter at least a tenth of the delay; \
+                      `jitter: equal` spreads a retry over half of it. Skipped without the fact `instances`.",
         bad: With(
             &["retry_policies: { narrow: { from: standard, jitter: spread 1% } }"],
             "retry: narrow, facts: { instances: 200 }",
         ),
         fix: &[("jitter: spread 1%", "jitter: equal")],
-        run: Run::Rule(jitter_too_small),
+        scope: LintScope::Row(jitter_too_small),
     },
     Lint {
         code: "retries-within-a-timeout",
-        severity: Severity::Warning,
-        summary: "many retries, closer together than a single call may take",
-        explanation: "Where the dependency refuses at once, all retries of the policy are over in less time than one \
-                      call may take before it times out, or there are ten or more and no two are further apart than \
-                      that: an outage of seconds uses up all of them, or they are too many for it, and while it lasts \
-                      each delivery multiplies the calls. Patience comes from longer delays, not from more retries. \
-                      Raise `initial` and `factor`, or name a policy of the catalog.",
+        severity: ProblemSeverity::Warning,
+        summary: "many retries, closer together than one call may take",
+        explanation: "If the dependency refuses at once, all retries are over in less time than one call may take, or \
+                      there are ten or more that are never further apart than that. An outage of seconds uses up all \
+                      retries, and each delivery multiplies the calls meanwhile. Wait longer instead of retrying more \
+                      often: raise `initial` and `factor`, or use a policy of the catalog.",
         bad: With(&["retry_policies: { hasty: { initial: 60ms, factor: 1, retries: 50 } }"], "retry: hasty"),
         fix: &[("initial: 60ms, factor: 1, retries: 50", "from: standard, initial: 2s")],
-        run: Run::Rule(retries_within_a_timeout),
+        scope: LintScope::Row(retries_within_a_timeout),
     },
     Lint {
         code: "retries-shorter-than-rate-limit",
-        severity: Severity::Warning,
-        summary: "retries of a rate limit that are over before its window is",
-        explanation: "The other side counts calls over `rate_limit_window`. Where its answers carry no `Retry-After`, \
-                      the policy alone decides how long to wait, and this one gives up before the window is over: \
-                      deliveries become dead letters though waiting would have helped. Name a policy that waits \
-                      longer, or set `rate` so that the limit is not met.",
+        severity: ProblemSeverity::Warning,
+        summary: "retries of a rate limit that end before its window does",
+        explanation: "The target counts calls over `rate_limit_window`. Without `Retry-After` in its answers the policy \
+                      decides how long to wait, and this one gives up before the window ends: deliveries become dead \
+                      letters for no reason. Use a policy that waits longer, or set `rate` to stay below the limit.",
         bad: Service("on_failure: { rate-limited: aggressive }, facts: { rate_limit_window: 1h }"),
         fix: &[
             (
@@ -61,7 +56,7 @@ pub(super) const LINTS: &[Lint] = &[
             ),
             ("aggressive", "hourly"),
         ],
-        run: Run::Rule(retries_shorter_than_rate_limit),
+        scope: LintScope::Row(retries_shorter_than_rate_limit),
     },
 ];
 
@@ -81,19 +76,18 @@ fn jitter_too_small(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
             continue;
         }
         match &rule.facts.instances {
-            None => findings.cannot_tell(rule.service.span, "facts.instances"),
+            None => findings.skip(rule.service.span, "facts.instances"),
             Some(at) if at.value < FLEET => {}
             Some(at) => {
                 let (name, width) = (&used.policy.name, show_duration(width));
-                let message =
-                    format!("{} processes retry by `{name}` within {width} of each other", at.value);
+                let message = format!("{} processes retry by `{name}` within {width}", at.value);
                 findings.report(rule.place(used.origin), message, "write `jitter: equal`");
             }
         }
     }
 }
 
-/// The policies of the catalog that retry quickly do so this often; more retries are meant to be patient.
+/// As many as the quick policies of the catalog have.
 const QUICK_RETRIES_MAX: u32 = 5;
 /// So many retries are too many where no delay is as long as one call may take.
 const CLOSE_RETRIES_MIN: u32 = 10;
@@ -101,31 +95,21 @@ const CLOSE_RETRIES_MIN: u32 = 10;
 fn retries_within_a_timeout(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
     let timeout = rule.rule.timeouts.whole.first;
     for used in chosen_policies(rule) {
-        let (retries, in_all) = (used.backoff().retries(), longest_in_all(used.backoff()));
-        let judged =
-            retries > QUICK_RETRIES_MAX && !used.backoff().is_unlimited() && !is_of_the_catalog(&used);
-        if !judged {
+        let (retries, total) = (used.backoff().retries(), wait_max(used.backoff()));
+        if retries <= QUICK_RETRIES_MAX || used.backoff().is_unlimited() || is_of_the_catalog(&used) {
             continue;
         }
         let apart = longest_delay(used.backoff());
-        let said = if in_all < timeout {
-            Some(format!("may be over after {}", show_duration(in_all)))
+        let problem = if total < timeout {
+            format!("may be over after {}", show_duration(total))
+        } else if retries >= CLOSE_RETRIES_MIN && apart < timeout {
+            format!("are at most {} apart", show_duration(apart))
         } else {
-            let is_close = retries >= CLOSE_RETRIES_MIN && apart < timeout;
-            is_close.then(|| format!("are {} apart at most", show_duration(apart)))
+            continue;
         };
-        if let Some(said) = said {
-            let message = format!(
-                "all {retries} retries of `{}` {said}, and one call may take {}",
-                used.policy.name,
-                show_duration(timeout)
-            );
-            findings.report(
-                rule.place(used.origin),
-                message,
-                "wait longer between retries, and retry less often",
-            );
-        }
+        let (name, timeout) = (&used.policy.name, show_duration(timeout));
+        let message = format!("all {retries} retries of `{name}` {problem}, and one call may take {timeout}");
+        findings.report(rule.place(used.origin), message, "use fewer retries with longer delays");
     }
 }
 
@@ -133,45 +117,41 @@ fn retries_shorter_than_rate_limit(rule: &Resolved<'_>, findings: &mut Findings<
     let Some(window) = &rule.facts.rate_limit_window else { return };
     for (category, status) in rate_limits(rule) {
         let stated = rule.reactions.iter().find(|(on, _)| on.matches(category, status));
-        let origin = stated.map_or(Origin::BUILT_IN, |(_, known)| known.origin);
-        // What is built in for rate limits waits as long as it is asked to.
-        if origin.level == Level::BuiltIn && category == Category::RateLimited {
+        let origin = stated.map_or(ValueOrigin::BUILT_IN, |(_, known)| known.origin);
+        // The built-in reaction to rate limits waits long enough.
+        if origin.level == RuleLevel::BuiltIn && category == Category::RateLimited {
             continue;
         }
         let reactions = &rule.rule.reactions;
         let Some(PolicyIndex(index)) = reactions.to(category, status).value.policy() else { continue };
         let NamedPolicy { name, backoff, .. } = &reactions.policies()[usize::from(index)];
-        // No retry at all is another lint's matter.
-        if backoff.is_unlimited() || backoff.retries() == 0 {
-            continue;
-        }
-        let in_all = longest_in_all(backoff);
-        if in_all < window.value {
-            let (in_all, window) = (show_duration(in_all), show_duration(window.value));
+        let total = wait_max(backoff);
+        // No retry at all is the subject of `rate-limit-ignored`.
+        if !backoff.is_unlimited() && backoff.retries() > 0 && total < window.value {
+            let [total, window] = [total, window.value].map(show_duration);
             let message =
-                format!("`{name}` gives up after {in_all} at the latest, and the limit counts over {window}");
-            let help = format!("name a policy that waits for more than {window}, or set `rate`");
+                format!("`{name}` gives up after {total} at most, and the rate limit counts over {window}");
+            let help = format!("use a policy that waits longer than {window}, or set `rate`");
             findings.report(rule.place(origin), message, help);
         }
     }
 }
 
-/// The statuses that say "too many calls".
 const TOO_MANY: [u16; 2] = [429, 529];
 
 /// The failures that a rate limit may be for the rule: what its rows make of a plain 429, what they make a rate
-/// limit, and one that has no status.
+/// limit, and one without a status.
 fn rate_limits(rule: &Resolved<'_>) -> impl Iterator<Item = (Category, Option<u16>)> {
     let Rule { classify: rows, timeouts, .. } = &rule.rule;
     let refused = TOO_MANY.into_iter().filter_map(|status| {
-        let what = What::Http { status, headers: &(), body: "" };
-        let answer = Answer { what, message: "", retry_after: None };
+        let what = AnswerKind::Http { status, headers: &(), body: "" };
+        let answer = TargetAnswer { what, message: "", retry_after: None };
         match classify(&answer, rows, timeouts.category) {
             Outcome::Failed(failure) => Some((failure.category, failure.status)),
             Outcome::Delivered { .. } => None,
         }
     });
-    let limited = rows.iter().filter(|row| row.meaning == Meaning::Failure(Category::RateLimited));
+    let limited = rows.iter().filter(|row| row.meaning == OverrideMeaning::Failure(Category::RateLimited));
     let ranges = limited.flat_map(|row| &row.when.statuses);
     let by_row = ranges.flat_map(|range| range.first..=range.last);
     refused
@@ -179,14 +159,9 @@ fn rate_limits(rule: &Resolved<'_>) -> impl Iterator<Item = (Category, Option<u1
         .chain([(Category::RateLimited, None)])
 }
 
-/// The waits of all retries together at the longest, while every attempt fails at once.
-fn longest_in_all(backoff: &Backoff) -> Duration {
-    backoff.window().map_or(backoff.wait_max_total(), |window| backoff.wait_max_total().min(window))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{found, untold};
+    use super::super::tests::{found, skipped};
 
     fn book(policy: &str, keys: &str) -> String {
         format!(
@@ -231,7 +206,7 @@ mod tests {
         for (name, book, expected) in cases {
             assert_eq!(found(&book, super::LINTS), expected, "{name}\n{book}");
         }
-        let unknown = untold(&book("from: standard, jitter: spread 1%", "retry: own"), super::LINTS);
+        let unknown = skipped(&book("from: standard, jitter: spread 1%", "retry: own"), super::LINTS);
         assert_eq!(unknown, ["4:3 jitter-too-small facts.instances"]);
     }
 }

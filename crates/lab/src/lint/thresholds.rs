@@ -1,103 +1,76 @@
-//! Lints about the limits of alerts: whether a condition can be met, can be unmet, and comes in time.
+//! Lints about the limits of alerts: whether they can be reached, can be left again, and fire in time.
 //!
-//! A limit is judged against what the rules allow: no attempt outlives its timeout, no delivery its deadline, and
-//! none is held for longer than `hold_max`.
+//! A limit is compared with what the rules allow: no attempt outlives its timeout, no delivery its deadline, and none is
+//! held for longer than `hold_max`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::Example::{Book, With};
-use super::alerts::each_list;
-use super::{Findings, Lint, ON_CALL, Run};
+use super::ExampleBook::{Book, With};
+use super::{Findings, Lint, LintScope, ON_CALL};
 use redrive_core::alerts::value::bound;
-use redrive_core::book::expression::{Condition, Grouping, Limit, Metric, Op, Quantity};
+use redrive_core::book::expression::{AlertMetric, Condition, Grouping, Quantity, Threshold, ThresholdOp};
 use redrive_core::book::model::{Alert, Sections};
-use redrive_core::book::problem::Severity;
+use redrive_core::book::problem::ProblemSeverity;
 use redrive_core::book::resolve::Resolved;
 use redrive_core::ids::DependencyName;
-use redrive_core::policy::catalog::Kind;
+use redrive_core::policy::catalog::DependencyKind;
 use redrive_core::policy::rule::WhenOpen;
 use redrive_core::text::show_duration;
 
 pub(super) const LINTS: &[Lint] = &[
     Lint {
         code: "alert-never-fires",
-        severity: Severity::Error,
-        summary: "an alert whose condition cannot be met",
-        explanation: "The alert reads as if it guarded something and can never fire: no share is above 100 %, no \
-                      count is below 0, no attempt takes longer than its timeout, no delivery waits beyond its \
-                      deadline, no more wait than `waiting.events` allows, and no breaker opens where there is none. People rely on it and are not notified. \
-                      Choose a limit that can be reached, or leave the alert out.",
+        severity: ProblemSeverity::Error,
+        summary: "an alert that can never fire",
+        explanation: "No share is above 100 %, no count below 0, no attempt longer than its timeout, no wait longer than the \
+                      deadline, no backlog above `waiting.events`, and no breaker opens where there is none. The alert seems \
+                      to guard something and never fires. Choose a limit that can be reached, or remove the alert.",
         bad: Book(&["alerts: [{ when: error_rate > 100% over 5m, severity: high, to: [on-call] }]", ON_CALL]),
         fix: &[("error_rate > 100%", "error_rate > 10%")],
-        run: Run::Book(alert_never_fires),
+        scope: LintScope::Alert(alert_never_fires),
     },
     Lint {
         code: "alert-always-fires",
-        severity: Severity::Warning,
+        severity: ProblemSeverity::Warning,
         summary: "an alert that fires while everything is healthy",
-        explanation: "Every figure that alerts look at is 0 while all is well and grows with the trouble. A condition \
-                      that holds at 0, such as `dead_letters >= 0` or `error_rate < 5%`, fires from the start and \
-                      never resolves, and people learn to ignore it. Turn the comparison around, or raise the limit \
-                      above 0.",
+        explanation: "Every metric of an alert is 0 while everything is healthy. A condition that holds at 0, such as \
+                      `dead_letters >= 0` or `error_rate < 5%`, fires from the start and never resolves, so people ignore \
+                      it. Reverse the comparison, or raise the limit above 0.",
         bad: Book(&["alerts: [{ when: error_rate < 5% over 5m, severity: high, to: [on-call] }]", ON_CALL]),
         fix: &[("error_rate <", "error_rate >")],
-        run: Run::Book(alert_always_fires),
+        scope: LintScope::Alert(alert_always_fires),
     },
     Lint {
         code: "alert-after-hold",
-        severity: Severity::Warning,
-        summary: "an alert on an outage that comes after the deliveries are dead letters",
-        explanation: "While a breaker is open, deliveries are held for `hold_max` at most and become dead letters \
-                      then. This alert fires later than that for every service it covers, so whoever it calls finds \
-                      dead letters to replay where an earlier alert would have found deliveries to save. Alert well \
-                      before `hold_max`, or hold deliveries for longer.",
+        severity: ProblemSeverity::Warning,
+        summary: "an outage alert that fires after `hold_max`",
+        explanation: "While a breaker is open, deliveries are held for at most `hold_max` and then become dead letters. This \
+                      alert fires later than that for every service it covers: too late to save them. Alert well before \
+                      `hold_max`, or hold deliveries longer.",
         bad: With(
             &["alerts: [{ when: breaker_open for 24h, severity: high, to: [on-call] }]", ON_CALL],
             "hold_max: 1h",
         ),
         fix: &[("breaker_open for 24h", "breaker_open for 10m")],
-        run: Run::Book(alert_after_hold),
+        scope: LintScope::Alert(alert_after_hold),
     },
 ];
 
-/// Looks at every alert together with the rows that it covers.
-fn each_alert<'a>(
-    book: &'a Sections,
-    findings: &mut Findings<'a>,
-    look: impl Fn(&'a Alert, &[&Resolved<'a>], &mut Findings<'a>),
-) {
-    let rows: Vec<_> =
-        book.rows().map(|(service, channel, row)| book.resolve(service, channel, row)).collect();
-    each_list(book, findings, |alerts, findings| {
-        for alert in alerts {
-            let is_of_the_book = book.alerts.iter().any(|own| own.span == alert.span);
-            let covers = |row: &&Resolved<'a>| {
-                is_of_the_book || row.alerts.iter().any(|(own, _)| own.span == alert.span)
-            };
-            let covered: Vec<_> = rows.iter().filter(covers).collect();
-            look(alert, &covered, findings);
-        }
-    });
+fn alert_never_fires<'a>(alert: &'a Alert, rows: &[&Resolved<'a>], findings: &mut Findings<'a>) {
+    let needs_breaker = matches!(alert.when.metric, AlertMetric::BreakerOpen | AlertMetric::BreakerOpened);
+    if needs_breaker && has_no_breaker(findings.book(), rows) {
+        let message = format!("`{}` never fires: it covers no breaker", alert.when);
+        findings.report(alert.span, message, "give a service a breaker, or remove the alert");
+    }
+    let Some(limit) = alert.when.limit else { return };
+    if let Some(reason) = out_of_reach(&alert.when, limit, rows) {
+        let message = format!("`{}` never fires: {reason}", alert.when);
+        findings.report(alert.span, message, "choose a limit that can be reached");
+    }
 }
 
-fn alert_never_fires<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
-    each_alert(book, findings, |alert, rows, findings| {
-        if matches!(alert.when.metric, Metric::BreakerOpen | Metric::BreakerOpened)
-            && has_no_breaker(book, rows)
-        {
-            let message = format!("`{}` never fires: nothing that it covers has a breaker", alert.when);
-            findings.report(alert.span, message, "give a service a breaker, or leave the alert out");
-        }
-        let Some(limit) = alert.when.limit else { return };
-        if let Some(reason) = out_of_reach(&alert.when, limit, rows) {
-            let message = format!("`{}` never fires: {reason}", alert.when);
-            findings.report(alert.span, message, "choose a limit that can be reached");
-        }
-    });
-}
-
-/// Whether no row has a breaker, and no dependency is there that no row uses: a program may call that one.
+/// Whether no row has a breaker. A dependency that no row uses may be called by a program, and have one.
 fn has_no_breaker(book: &Sections, rows: &[&Resolved<'_>]) -> bool {
     let is_used = |name: &DependencyName| rows.iter().any(|row| row.dependency.value == *name);
     !rows.is_empty()
@@ -105,48 +78,58 @@ fn has_no_breaker(book: &Sections, rows: &[&Resolved<'_>]) -> bool {
         && book.dependencies.keys().all(is_used)
 }
 
-/// Why the figure never gets there.
-fn out_of_reach(when: &Condition, limit: Limit, rows: &[&Resolved<'_>]) -> Option<String> {
-    if limit.op == Op::Below && is_nothing(limit.value) {
-        return Some("nothing is below 0".to_owned());
+fn out_of_reach(when: &Condition, limit: Threshold, rows: &[&Resolved<'_>]) -> Option<String> {
+    if limit.op == ThresholdOp::Below && is_zero(limit.value) {
+        return Some("no value is below 0".to_owned());
     }
     let bound = match (limit.op, limit.value) {
-        (Op::Above, Quantity::Share(share)) if share.get() >= 1.0 => {
+        (ThresholdOp::Above, Quantity::Share(share)) if share.get() >= 1.0 => {
             return Some("no share is above 100%".to_owned());
         }
-        // What waits upstream has no bound here.
-        (Op::Above | Op::AtLeast, Quantity::Count(_)) if when.by == Some(Grouping::Source) => return None,
-        (Op::Above | Op::AtLeast, Quantity::Count(bound)) if when.metric == Metric::ConsumerLag => {
-            let most = most_waiting(when, rows)?;
-            let is_met = bound < most || (bound == most && limit.op == Op::AtLeast);
-            return (!is_met).then(|| format!("`waiting.events` lets no more than {most} wait"));
+        // The backlog of a source is outside Redrive and has no bound.
+        (ThresholdOp::Above | ThresholdOp::AtLeast, Quantity::Count(_))
+            if when.by == Some(Grouping::Source) =>
+        {
+            return None;
         }
-        (Op::Above | Op::AtLeast, Quantity::Duration(bound)) => bound,
-        (Op::Above | Op::AtLeast, Quantity::Share(_) | Quantity::Count(_) | Quantity::Rate(_))
-        | (Op::Below | Op::AtMost, _) => return None,
+        (ThresholdOp::Above | ThresholdOp::AtLeast, Quantity::Count(bound))
+            if when.metric == AlertMetric::ConsumerLag =>
+        {
+            let most = most_waiting(when, rows)?;
+            let is_met = bound < most || (bound == most && limit.op == ThresholdOp::AtLeast);
+            return (!is_met).then(|| format!("`waiting.events` allows at most {most}"));
+        }
+        (ThresholdOp::Above | ThresholdOp::AtLeast, Quantity::Duration(bound)) => bound,
+        (
+            ThresholdOp::Above | ThresholdOp::AtLeast,
+            Quantity::Share(_) | Quantity::Count(_) | Quantity::Rate(_),
+        )
+        | (ThresholdOp::Below | ThresholdOp::AtMost, _) => return None,
     };
     let (longest, what) = match when.metric {
-        Metric::LatencyP99 => (longest_attempt(rows)?, "no attempt takes longer than its timeout of"),
-        Metric::OldestWaiting => (longest_deadline(rows)?, "no delivery waits longer than its deadline of"),
-        Metric::ErrorRate
-        | Metric::TransientRate
-        | Metric::UnavailableRate
-        | Metric::RetryRate
-        | Metric::ExhaustedRate
-        | Metric::DeadLetters
-        | Metric::DeadLetterInflow
-        | Metric::DeadLetterAge
-        | Metric::BreakerOpen
-        | Metric::BreakerOpened
-        | Metric::AuthFailures
-        | Metric::ConfigFailures
-        | Metric::ConsumerLag
-        | Metric::Trouble(_) => return None,
+        AlertMetric::LatencyP99 => (longest_attempt(rows)?, "no attempt takes longer than its timeout of"),
+        AlertMetric::OldestWaiting => {
+            (longest_deadline(rows)?, "no delivery waits longer than its deadline of")
+        }
+        AlertMetric::ErrorRate
+        | AlertMetric::TransientRate
+        | AlertMetric::UnavailableRate
+        | AlertMetric::RetryRate
+        | AlertMetric::ExhaustedRate
+        | AlertMetric::DeadLetters
+        | AlertMetric::DeadLetterInflow
+        | AlertMetric::DeadLetterAge
+        | AlertMetric::BreakerOpen
+        | AlertMetric::BreakerOpened
+        | AlertMetric::AuthFailures
+        | AlertMetric::ConfigFailures
+        | AlertMetric::ConsumerLag
+        | AlertMetric::Incident(_) => return None,
     };
     (bound > longest).then(|| format!("{what} {}", show_duration(longest)))
 }
 
-/// How many deliveries may wait for what the alert looks at; none where it covers no service.
+/// How many deliveries may wait for the services that the alert covers; none where it covers no service.
 fn most_waiting(when: &Condition, rows: &[&Resolved<'_>]) -> Option<u64> {
     let services: BTreeMap<_, _> =
         rows.iter().map(|row| (row.service.name.as_str(), row.waiting.events.value)).collect();
@@ -154,9 +137,9 @@ fn most_waiting(when: &Condition, rows: &[&Resolved<'_>]) -> Option<u64> {
     if when.by.is_some() { limits.max() } else { limits.reduce(u64::saturating_add) }
 }
 
-/// How long an attempt may take; none where a program runs, whose time has limits of its own.
+/// How long an attempt may take; none where a program runs, which has its own limits.
 fn longest_attempt(rows: &[&Resolved<'_>]) -> Option<Duration> {
-    if rows.iter().any(|row| matches!(row.kind, Kind::Process)) {
+    if rows.iter().any(|row| matches!(row.kind, DependencyKind::Process)) {
         return None;
     }
     rows.iter().map(|row| row.rule.timeouts.whole.max).max()
@@ -168,50 +151,44 @@ fn longest_deadline(rows: &[&Resolved<'_>]) -> Option<Duration> {
     deadlines?.into_iter().max()
 }
 
-fn is_nothing(value: Quantity) -> bool {
+fn is_zero(value: Quantity) -> bool {
     bound(value) <= 0.0
 }
 
-fn alert_always_fires<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
-    each_alert(book, findings, |alert, _, findings| {
-        let Some(limit) = alert.when.limit else { return };
-        let holds_at_nothing = match limit.op {
-            Op::Above => false,
-            Op::AtLeast => is_nothing(limit.value),
-            Op::Below => !is_nothing(limit.value),
-            Op::AtMost => true,
-        };
-        if holds_at_nothing {
-            let message = format!("`{}` fires while everything is healthy: the figure is 0 then", alert.when);
-            findings.report(alert.span, message, "compare with `>` and a limit above 0");
-        }
-    });
+fn alert_always_fires<'a>(alert: &'a Alert, _: &[&Resolved<'a>], findings: &mut Findings<'a>) {
+    let Some(limit) = alert.when.limit else { return };
+    let holds_at_zero = match limit.op {
+        ThresholdOp::Above => false,
+        ThresholdOp::AtLeast => is_zero(limit.value),
+        ThresholdOp::Below => !is_zero(limit.value),
+        ThresholdOp::AtMost => true,
+    };
+    if holds_at_zero {
+        let message = format!("`{}` fires while everything is healthy, at 0", alert.when);
+        findings.report(alert.span, message, "compare with `>` and a limit above 0");
+    }
 }
 
-fn alert_after_hold<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
-    each_alert(book, findings, |alert, rows, findings| {
-        let Some(fires_after) = outage_before(&alert.when) else { return };
-        let held =
-            rows.iter().filter(|row| row.rule.breaker.is_some() && row.when_open.value == WhenOpen::Hold);
-        let Some(hold_max) = held.map(|row| row.hold_max.value).max() else { return };
-        if fires_after > hold_max {
-            let [fires_after, hold_max] = [fires_after, hold_max].map(show_duration);
-            let message = format!(
-                "this fires after {fires_after}, and held deliveries are dead letters after {hold_max}"
-            );
-            findings.report(alert.span, message, format!("alert before {hold_max}, or raise `hold_max`"));
-        }
-    });
+fn alert_after_hold<'a>(alert: &'a Alert, rows: &[&Resolved<'a>], findings: &mut Findings<'a>) {
+    let Some(fires_after) = outage_before(&alert.when) else { return };
+    let held = rows.iter().filter(|row| row.rule.breaker.is_some() && row.when_open.value == WhenOpen::Hold);
+    let Some(hold_max) = held.map(|row| row.hold_max.value).max() else { return };
+    if fires_after > hold_max {
+        let [fires_after, hold_max] = [fires_after, hold_max].map(show_duration);
+        let message = format!(
+            "this fires after {fires_after}, and held deliveries become dead letters after {hold_max}"
+        );
+        findings.report(alert.span, message, format!("alert before {hold_max}, or raise `hold_max`"));
+    }
 }
 
-/// How long an outage lasts before the alert fires, if it is about one.
 fn outage_before(when: &Condition) -> Option<Duration> {
     let lasting = when.lasting.unwrap_or_default();
     match (when.metric, when.limit) {
-        (Metric::BreakerOpen, _) => Some(lasting),
+        (AlertMetric::BreakerOpen, _) => Some(lasting),
         (
-            Metric::OldestWaiting,
-            Some(Limit { op: Op::Above | Op::AtLeast, value: Quantity::Duration(age) }),
+            AlertMetric::OldestWaiting,
+            Some(Threshold { op: ThresholdOp::Above | ThresholdOp::AtLeast, value: Quantity::Duration(age) }),
         ) => Some(age.saturating_add(lasting)),
         _ => None,
     }

@@ -1,23 +1,21 @@
-//! Lints about waiting rooms: whether there is room for what comes while a dependency is down.
+//! Lints about the limits of waiting deliveries.
 
-use super::Example::Service;
-use super::{Findings, Lint, Run};
-use redrive_core::book::problem::Severity;
-use redrive_core::book::resolve::{Level, Resolved};
+use super::ExampleBook::Service;
+use super::{Findings, Lint, LintScope};
+use redrive_core::book::problem::ProblemSeverity;
+use redrive_core::book::resolve::{Resolved, RuleLevel};
 use redrive_core::text::{Rate, show_duration};
 
 pub(super) const LINTS: &[Lint] = &[Lint {
     code: "full-before-probe",
-    severity: Severity::Warning,
-    summary: "a service is full before its breaker lets the first probe through",
-    explanation: "While a breaker is open, deliveries wait. If more events come in that time than may wait for \
-                  the service, the rest is refused or becomes dead letters, though the dependency may be well \
-                  again by the time somebody asks it: every short outage is felt by the senders. The lint \
-                  reckons with `facts.rate` and one time of being open; a real outage lasts longer. Let more \
-                  events wait, or open the breaker for a shorter time.",
+    severity: ProblemSeverity::Warning,
+    summary: "`waiting.events` is reached before the open breaker sends its first probe",
+    explanation: "While a breaker is open, deliveries wait. If more arrive in that time than may wait, the rest is refused \
+                  or becomes dead letters: senders notice every short outage. The check uses `facts.rate` and one open \
+                  period; a real outage lasts longer. Let more events wait, or shorten the open time.",
     bad: Service("waiting: { events: 1000 }, facts: { rate: 50/s }"),
     fix: &[("events: 1000", "events: 1000000")],
-    run: Run::Rule(full_before_probe),
+    scope: LintScope::Row(full_before_probe),
 }];
 
 fn full_before_probe(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
@@ -25,42 +23,35 @@ fn full_before_probe(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
     let events = &resolved.waiting.events;
     let place = resolved.place(events.origin);
     let Some(rate) = own_rate(resolved, findings) else {
-        // Few book owners know their rates; whoever chose a bound had one in mind.
-        if events.origin.level != Level::BuiltIn {
-            findings.cannot_tell(place, "facts.rate");
+        // Few authors know their rates; the built-in bound alone is no reason to ask for one.
+        if events.origin.level != RuleLevel::BuiltIn {
+            findings.skip(place, "facts.rate");
         }
         return;
     };
     let open = breaker.settings.open();
-    let come = rate.as_per_second() * open.as_secs_f64();
-    if come > events.value as f64 {
-        let message = format!(
-            "{} events may wait, and {} come in the {} that the breaker is open",
-            events.value,
-            come.ceil(),
-            show_duration(open)
-        );
-        let help = format!("let many times {} wait, as long as there is disk for them", come.ceil());
-        findings.report(place, message, help);
+    let arriving = (rate.as_per_second() * open.as_secs_f64()).ceil();
+    if arriving > events.value as f64 {
+        let (most, open) = (events.value, show_duration(open));
+        let message =
+            format!("{most} events may wait, and {arriving} arrive in the {open} that the breaker is open");
+        findings.report(place, message, format!("allow many times {arriving}, as far as the disk permits"));
     }
 }
 
-/// How many events come for the service at least. What is stated for a dependency is the rate of all
-/// who call it, of which nobody knows the service's part.
+/// The events per second of the service. A rate of the dependency is that of all its callers: the share of this
+/// service is unknown.
 fn own_rate(resolved: &Resolved<'_>, findings: &Findings<'_>) -> Option<Rate> {
     let levels = findings.book().levels_of(resolved.service, resolved.channel, resolved.row);
     let stated =
         levels.into_iter().find_map(|(level, layer)| Some((level, layer.facts.rate.as_ref()?.value)));
-    match stated {
-        Some((Level::Dependency, _)) | None => None,
-        Some((_, rate)) => Some(rate),
-    }
+    stated.filter(|(level, _)| *level != RuleLevel::Dependency).map(|(_, rate)| rate)
 }
 
 #[cfg(test)]
 mod tests {
     use super::LINTS;
-    use crate::lint::tests::{found, untold};
+    use crate::lint::tests::{found, skipped};
 
     #[test]
     fn what_comes_while_a_breaker_is_open_must_find_room() {
@@ -81,11 +72,11 @@ mod tests {
             ("no breaker",                   book("", &format!("waiting: {{ events: 1 }}, breaker: none, {rate}")), vec![], vec![]),
             ("how many come?",               book("", "waiting: { events: 10 }"),       vec![], vec!["6:86 full-before-probe facts.rate"]),
             ("how many of all of them?",     book("", "waiting: { events: 10 }, depends_on: d"), vec![], vec!["6:86 full-before-probe facts.rate"]),
-            ("nobody chose a bound",         book("", "timeout: 5s"),                   vec![], vec![]),
+            ("the built-in bound",           book("", "timeout: 5s"),                   vec![], vec![]),
         ];
         for (name, book, findings, unknown) in cases {
             assert_eq!(found(&book, LINTS), findings, "{name}");
-            assert_eq!(untold(&book, LINTS), unknown, "{name}");
+            assert_eq!(skipped(&book, LINTS), unknown, "{name}");
         }
     }
 }

@@ -1,40 +1,38 @@
-//! Lints about what is told of worker processes: results that nobody hears, and workers that keep each other busy
-//! for ever.
+//! Lints about the events of worker processes: outputs that no service receives, and workers that start each other
+//! endlessly.
 
 use std::collections::BTreeSet;
 
-use super::Example::Book;
-use super::{Findings, Lint, Run};
-use redrive_core::book::model::{Sections, ServiceEntry, Target};
-use redrive_core::book::problem::{Severity, nearest};
+use super::ExampleBook::Book;
+use super::hygiene::suggest_row;
+use super::{Findings, Lint, LintScope};
+use redrive_core::book::model::{Sections, ServiceEntry, TargetEntry};
+use redrive_core::book::problem::ProblemSeverity;
 use redrive_core::engine::worker::LIFECYCLE;
 
 pub(super) const LINTS: &[Lint] = &[
     Lint {
         code: "output-unheard",
-        severity: Severity::Warning,
-        summary: "an `output` whose events no service takes",
-        explanation: "The results of a worker are events of the type that its `output` names, and no row of any \
-                      service claims that type. Results that nobody wants are not kept, so each of them would be \
-                      lost. Mostly it is a slip of the pen at one end. Claim the type in a service, or leave the \
-                      `output` out.",
+        severity: ProblemSeverity::Warning,
+        summary: "an `output` type that no service receives",
+        explanation: "The results of a worker are events of the type in `output`, and it matches no row of a service. Unrouted \
+                      results are not stored, so they are lost. Usually one side has a typo. Add the type to the `events` of \
+                      a service, or remove `output`.",
         bad: Book(&[
             "services:",
             "  builder: { target: { exec: [./build], output: build.result }, events: [build.wanted] }",
             "  board: { target: { log: stdout }, events: [builds.result] }",
         ]),
         fix: &[("builds.result", "build.result")],
-        run: Run::Book(output_unheard),
+        scope: LintScope::Book(output_unheard),
     },
     Lint {
         code: "workers-feed-each-other",
-        severity: Severity::Warning,
-        summary: "workers whose results or lives start each other again and again",
-        explanation: "What is told of a worker starts another one, and what is told of that starts the first one \
-                      again: once an event has come, the two keep each other busy for ever. A worker that takes \
-                      what is told of itself tells nothing of those runs, so that it does not feed itself; of a \
-                      longer circle nobody can say where it should end. Take one of the claims out, or narrow the \
-                      types that it takes.",
+        severity: ProblemSeverity::Warning,
+        summary: "workers that start each other endlessly",
+        explanation: "The result or lifecycle event of one worker starts another, whose event starts the first again: one event \
+                      keeps both busy for ever. A worker that receives its own events does not loop, since those runs \
+                      create none; a longer cycle has no such end. Remove one of the types, or narrow it.",
         bad: Book(&[
             "services:",
             "  builder: { target: { exec: [./build], output: build.result }, events: [build.wanted, check.result] }",
@@ -44,18 +42,17 @@ pub(super) const LINTS: &[Lint] = &[
             ("build.wanted, check.result", "build.wanted"),
             ("services:", "services:\n  board: { target: { log: stdout }, events: [check.result] }"),
         ],
-        run: Run::Book(workers_feed_each_other),
+        scope: LintScope::Book(workers_feed_each_other),
     },
 ];
 
-/// The targets of a service that run something: its own and those of its channels.
-fn programs(service: &ServiceEntry) -> impl Iterator<Item = &Target> {
+/// The targets of a service that run a program: its own and those of its channels.
+fn programs(service: &ServiceEntry) -> impl Iterator<Item = &TargetEntry> {
     let channels = service.channels.iter().filter_map(|channel| channel.target.as_ref());
     std::iter::once(&service.target).chain(channels).filter(|target| target.endpoint.profile.run.is_some())
 }
 
-/// The event type of its results.
-fn output_of(target: &Target) -> Option<&str> {
+fn output_of(target: &TargetEntry) -> Option<&str> {
     target.endpoint.profile.run.as_ref()?.output.as_deref()
 }
 
@@ -70,12 +67,8 @@ fn output_unheard(book: &Sections, findings: &mut Findings<'_>) {
         if book.services.iter().any(|service| takes(service, output)) {
             continue;
         }
-        let types: Vec<&str> = book.rows().map(|(_, _, row)| row.pattern.value.as_str()).collect();
-        let help = nearest(output, types).map_or_else(
-            || "add it to the `events` of a service".to_owned(),
-            |near| format!("did you mean `{near}`?"),
-        );
-        findings.report(target.span, format!("no service takes `{output}`, the type of these results"), help);
+        let message = format!("no service receives the output `{output}`");
+        findings.report(target.span, message, suggest_row(book, output));
     }
 }
 
@@ -83,18 +76,18 @@ fn workers_feed_each_other(book: &Sections, findings: &mut Findings<'_>) {
     let workers: Vec<&ServiceEntry> =
         book.services.iter().filter(|service| programs(service).next().is_some()).collect();
     for (place, worker) in workers.iter().enumerate() {
-        let comes_back = |event_type: &&str| leads_back(&workers, Told { of: place, event_type });
+        let comes_back = |event_type: &&str| leads_back(&workers, WorkerEvent { of: place, event_type });
         if let Some(event_type) = outputs(worker).chain([LIFECYCLE]).find(comes_back) {
             let name = &worker.name;
-            let message = format!("what follows from `{event_type}` of `{name}` starts `{name}` again");
-            findings.report(worker.target.span, message, "let one of those on the way take fewer types");
+            let message = format!("`{event_type}` of `{name}` leads to a new start of `{name}`");
+            findings.report(worker.target.span, message, "remove a type from one of the workers in between");
         }
     }
 }
 
-/// An event that tells of a worker, by its place among all.
+/// An event of a worker, given by its index.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Told<'a> {
+struct WorkerEvent<'a> {
     of: usize,
     event_type: &'a str,
 }
@@ -103,26 +96,27 @@ fn outputs(worker: &ServiceEntry) -> impl Iterator<Item = &str> {
     programs(worker).filter_map(output_of)
 }
 
-/// What is told of the runs that such an event starts. Of a worker that it tells of itself nothing is, and nothing
-/// of the life of a run that a life has started.
-fn next<'a>(workers: &[&'a ServiceEntry], told: Told<'a>) -> Vec<Told<'a>> {
-    let started = workers.iter().enumerate().filter(|(place, _)| *place != told.of);
-    let started = started.filter(|(_, worker)| takes(worker, told.event_type));
-    let lives = (told.event_type != LIFECYCLE).then_some(LIFECYCLE);
-    let emitted = started
-        .flat_map(|(of, worker)| outputs(worker).chain(lives).map(move |event_type| Told { of, event_type }));
+/// The events of the runs that an event starts. A worker that receives its own events creates none, nor does a
+/// lifecycle event cause lifecycle events.
+fn next<'a>(workers: &[&'a ServiceEntry], event: WorkerEvent<'a>) -> Vec<WorkerEvent<'a>> {
+    let started = workers.iter().enumerate().filter(|(place, _)| *place != event.of);
+    let started = started.filter(|(_, worker)| takes(worker, event.event_type));
+    let lifecycle = (event.event_type != LIFECYCLE).then_some(LIFECYCLE);
+    let emitted = started.flat_map(|(of, worker)| {
+        outputs(worker).chain(lifecycle).map(move |event_type| WorkerEvent { of, event_type })
+    });
     emitted.collect()
 }
 
-fn leads_back<'a>(workers: &[&'a ServiceEntry], from: Told<'a>) -> bool {
-    let (mut seen, mut to_ask) = (BTreeSet::new(), vec![from]);
-    while let Some(told) = to_ask.pop() {
-        for next in next(workers, told) {
+fn leads_back<'a>(workers: &[&'a ServiceEntry], from: WorkerEvent<'a>) -> bool {
+    let (mut seen, mut to_follow) = (BTreeSet::new(), vec![from]);
+    while let Some(event) = to_follow.pop() {
+        for next in next(workers, event) {
             if next == from {
                 return true;
             }
             if seen.insert(next) {
-                to_ask.push(next);
+                to_follow.push(next);
             }
         }
     }

@@ -1,53 +1,49 @@
-//! How long the retries of a rule may take: sums that several lints share.
+//! How long the retries of a rule may take.
 //!
-//! Invariant: nothing here allocates, since it runs for every row; sums stop at the longest duration
-//! there is instead of overflowing.
+//! Invariant: nothing here allocates, since it runs for every row; sums saturate instead of overflowing.
 
 use std::time::Duration;
 
-use redrive_core::book::resolve::{Level, Origin, Resolved};
+use redrive_core::book::resolve::{Resolved, RuleLevel, ValueOrigin};
 use redrive_core::ids::Attempt;
 use redrive_core::limits;
 use redrive_core::policy::backoff::Backoff;
 use redrive_core::policy::catalog;
 use redrive_core::policy::rule::{FailureMatch, GrowingTimeout, NamedPolicy, PolicyIndex, Reaction};
 
-/// A policy that retries, on which failures, and where the book says so.
 #[derive(Clone, Copy)]
-pub(super) struct InUse<'r> {
+pub(super) struct UsedPolicy<'r> {
     pub policy: &'r NamedPolicy,
     index: PolicyIndex,
-    pub origin: Origin,
+    pub origin: ValueOrigin,
 }
 
-impl<'r> InUse<'r> {
+impl<'r> UsedPolicy<'r> {
     pub(super) const fn backoff(&self) -> &'r Backoff {
         &self.policy.backoff
     }
 }
 
-/// Whether the policy is one of the catalog, unchanged.
-pub(super) fn is_of_the_catalog(used: &InUse<'_>) -> bool {
+pub(super) fn is_of_the_catalog(used: &UsedPolicy<'_>) -> bool {
     catalog::policy(used.policy.name.as_str()).is_some_and(|entry| entry.backoff == used.policy.backoff)
 }
 
-/// The policies that a rule retries by, each once, with the first place that names it.
-pub(super) fn policies<'r>(rule: &'r Resolved<'_>) -> impl Iterator<Item = InUse<'r>> {
+/// The policies that a rule retries by, each once.
+pub(super) fn policies<'r>(rule: &'r Resolved<'_>) -> impl Iterator<Item = UsedPolicy<'r>> {
     each_once(named(rule))
 }
 
-/// The same without those that the book has not chosen: only the policy for transient failures counts
-/// even when it is built in.
-pub(super) fn chosen_policies<'r>(rule: &'r Resolved<'_>) -> impl Iterator<Item = InUse<'r>> {
+/// The same without built-in ones, except that for transient failures.
+pub(super) fn chosen_policies<'r>(rule: &'r Resolved<'_>) -> impl Iterator<Item = UsedPolicy<'r>> {
     let transient = rule.retry_policy().map(|policy| &policy.name);
-    let is_chosen =
-        move |used: &InUse<'r>| used.origin.level != Level::BuiltIn || Some(&used.policy.name) == transient;
+    let is_chosen = move |used: &UsedPolicy<'r>| {
+        used.origin.level != RuleLevel::BuiltIn || Some(&used.policy.name) == transient
+    };
     each_once(named(rule).filter(is_chosen))
 }
 
-/// Those of `unknown` and `internal` failures are left out where the book does not state them: they
-/// get a handful of retries whatever the policy says.
-fn named<'r>(rule: &'r Resolved<'_>) -> impl Iterator<Item = InUse<'r>> {
+/// Without unstated ones for `unknown` and `internal` failures: those get few retries whatever the policy says.
+fn named<'r>(rule: &'r Resolved<'_>) -> impl Iterator<Item = UsedPolicy<'r>> {
     rule.reactions.iter().filter_map(|(on, known)| {
         let reactions = &rule.rule.reactions;
         let reaction = match *on {
@@ -63,13 +59,13 @@ fn named<'r>(rule: &'r Resolved<'_>) -> impl Iterator<Item = InUse<'r>> {
             Reaction::RetryCautiously(_) | Reaction::DeadLetter | Reaction::Pause => return None,
         };
         let policy = reactions.policies().get(usize::from(index.0))?;
-        (policy.backoff.retries() > 0).then_some(InUse { policy, index, origin: known.origin })
+        (policy.backoff.retries() > 0).then_some(UsedPolicy { policy, index, origin: known.origin })
     })
 }
 
 const _: () = assert!(limits::POLICIES_PER_RULE_MAX <= u32::BITS as usize, "a bit for each policy of a rule");
 
-fn each_once<'r>(used: impl Iterator<Item = InUse<'r>>) -> impl Iterator<Item = InUse<'r>> {
+fn each_once<'r>(used: impl Iterator<Item = UsedPolicy<'r>>) -> impl Iterator<Item = UsedPolicy<'r>> {
     let mut seen = 0_u32;
     used.filter(move |used| {
         let bit = 1 << used.index.0;
@@ -79,14 +75,13 @@ fn each_once<'r>(used: impl Iterator<Item = InUse<'r>>) -> impl Iterator<Item = 
     })
 }
 
-/// From the start of the first attempt to the end of the last at worst: every attempt times out, and
-/// every delay is as long as jitter can make it.
+/// From the start of the first attempt to the end of the last, if every attempt times out and jitter is longest.
 pub(super) fn worst_case(backoff: &Backoff, timeout: &GrowingTimeout) -> Duration {
     let last = Attempt::new(backoff.retries().saturating_add(1)).unwrap_or(Attempt::FIRST);
     latest_start(backoff, timeout).saturating_add(timeout.limit(last))
 }
 
-/// From the start of the first attempt to the start of the last at worst.
+/// From the start of the first attempt to the start of the last, in the same case.
 pub(super) fn latest_start(backoff: &Backoff, timeout: &GrowingTimeout) -> Duration {
     let by_count = backoff.wait_max_total().saturating_add(limits_total(timeout, backoff.retries()));
     match backoff.window() {
@@ -96,14 +91,18 @@ pub(super) fn latest_start(backoff: &Backoff, timeout: &GrowingTimeout) -> Durat
     }
 }
 
-/// From the start of the first attempt to the start of the last at best: every attempt fails at once,
-/// and every delay is as short as jitter can make it.
+/// From the start of the first attempt to the start of the last, if every attempt fails at once and jitter is shortest.
 pub(super) fn earliest_last_start(backoff: &Backoff) -> Duration {
     let by_count = backoff.wait_min_total();
     backoff.window().map_or(by_count, |window| by_count.min(window))
 }
 
-/// The longest delay before jitter that the policy gets to.
+/// The longest delays of all retries together, if every attempt fails at once.
+pub(super) fn wait_max(backoff: &Backoff) -> Duration {
+    let by_count = backoff.wait_max_total();
+    backoff.window().map_or(by_count, |window| by_count.min(window))
+}
+
 pub(super) fn longest_delay(backoff: &Backoff) -> Duration {
     let retries = usize::try_from(backoff.retries()).unwrap_or(usize::MAX);
     match backoff.listed() {
@@ -113,10 +112,9 @@ pub(super) fn longest_delay(backoff: &Backoff) -> Duration {
     }
 }
 
-/// So many attempts are summed one by one; a timeout that still grows after them counts as grown up.
+/// So many attempts are summed one by one; after them a growing timeout counts as fully grown.
 const ATTEMPTS_SUMMED: u32 = 64;
 
-/// The limits of the first `attempts` attempts together.
 fn limits_total(timeout: &GrowingTimeout, attempts: u32) -> Duration {
     if timeout.first == timeout.max {
         return timeout.first.saturating_mul(attempts);

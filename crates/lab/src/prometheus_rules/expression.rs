@@ -1,75 +1,76 @@
-//! A condition in the language of Prometheus.
+//! A condition as a PromQL expression.
 //!
-//! A share counts as in `alert/value.rs`: of enough in all, or of enough that count.
+//! A share needs the same minimum of calls, or of failures, as in `alert/value.rs`.
 
 use std::collections::BTreeSet;
 
 use super::{labels, quoted, span};
 use redrive_core::alerts::OWN_SERVICE;
-use redrive_core::alerts::covers::Covers;
+use redrive_core::alerts::scope::AlertScope;
 use redrive_core::alerts::value::bound;
 use redrive_core::book::RuleBook;
-use redrive_core::book::expression::{Condition, Grouping, Metric, Op};
+use redrive_core::book::expression::{AlertMetric, Condition, Grouping, ThresholdOp};
 use redrive_core::limits;
 use redrive_core::metric_names as names;
 use redrive_core::metric_names::MetricName;
 
-/// Why a condition has no expression.
-type Why = &'static str;
+/// ExportGap a condition cannot be exported.
+type ExportGap = &'static str;
 
-/// The expression of a condition.
-pub(super) fn of(book: &RuleBook, covers: &Covers, when: &Condition) -> Result<String, Why> {
+pub(super) fn of(book: &RuleBook, covers: &AlertScope, when: &Condition) -> Result<String, ExportGap> {
     if when.by == Some(Grouping::Fingerprint) {
-        return Err("failure groups have no series, since there is no end to them");
+        return Err("failure groups are unbounded and have no series");
     }
-    let writing = Writing { book, covers, when };
+    let builder = ExpressionBuilder { book, covers, when };
     match when.metric {
-        Metric::ErrorRate | Metric::TransientRate => writing.failures(),
-        Metric::UnavailableRate => writing.share(names::UNAVAILABLE, "", names::DEPENDENCY_ATTEMPTS),
-        Metric::RetryRate => writing.share(names::RETRIED, "", names::FIRST_ATTEMPTS),
-        Metric::ExhaustedRate => writing.share(names::EXHAUSTED, "", names::DELIVERIES),
-        Metric::DeadLetterInflow => writing.count(names::DELIVERIES, "outcome=\"dead\""),
-        Metric::AuthFailures => writing.refusals(),
-        Metric::ConfigFailures => writing.count(names::CONFIG_FAILURES, ""),
-        Metric::DeadLetters => writing.stands("sum", names::DEAD_LETTERS),
-        Metric::DeadLetterAge => writing.stands("max", names::DEAD_LETTER_AGE),
-        Metric::ConsumerLag if when.by == Some(Grouping::Source) => writing.stands("sum", names::SOURCE_LAG),
-        Metric::ConsumerLag => writing.stands("sum", names::WAITING),
-        Metric::OldestWaiting => writing.stands("max", names::OLDEST_WAITING),
-        Metric::LatencyP99 => writing.latency(),
-        Metric::BreakerOpen | Metric::BreakerOpened => Ok(writing.breaker()),
-        Metric::Trouble(_) => Err("Redrive tells it at once by itself, and has no series of it"),
+        AlertMetric::ErrorRate | AlertMetric::TransientRate => builder.failures(),
+        AlertMetric::UnavailableRate => builder.share(names::UNAVAILABLE, "", names::DEPENDENCY_ATTEMPTS),
+        AlertMetric::RetryRate => builder.share(names::RETRIED, "", names::FIRST_ATTEMPTS),
+        AlertMetric::ExhaustedRate => builder.share(names::EXHAUSTED, "", names::DELIVERIES),
+        AlertMetric::DeadLetterInflow => builder.count(names::DELIVERIES, "outcome=\"dead\""),
+        AlertMetric::AuthFailures => builder.refusals(),
+        AlertMetric::ConfigFailures => builder.count(names::CONFIG_FAILURES, ""),
+        AlertMetric::DeadLetters => builder.stands("sum", names::DEAD_LETTERS),
+        AlertMetric::DeadLetterAge => builder.stands("max", names::DEAD_LETTER_AGE),
+        AlertMetric::ConsumerLag if when.by == Some(Grouping::Source) => {
+            builder.stands("sum", names::SOURCE_LAG)
+        }
+        AlertMetric::ConsumerLag => builder.stands("sum", names::WAITING),
+        AlertMetric::OldestWaiting => builder.stands("max", names::OLDEST_WAITING),
+        AlertMetric::LatencyP99 => builder.latency(),
+        AlertMetric::BreakerOpen | AlertMetric::BreakerOpened => Ok(builder.breaker()),
+        AlertMetric::Incident(_) => Err("Redrive notifies at once, and there is no series"),
     }
 }
 
-struct Writing<'a> {
+struct ExpressionBuilder<'a> {
     book: &'a RuleBook,
-    covers: &'a Covers,
+    covers: &'a AlertScope,
     when: &'a Condition,
 }
 
-impl Writing<'_> {
-    /// A series with what the alert covers; an error if it has not got the labels for that.
-    fn series(&self, metric: MetricName, suffix: &str, more: &str) -> Result<String, Why> {
+impl ExpressionBuilder<'_> {
+    /// The series with matchers for what the alert covers; an error if it lacks those labels.
+    fn series(&self, metric: MetricName, suffix: &str, more: &str) -> Result<String, ExportGap> {
         let has = |label: &&str| metric.labels.contains(label);
         let without_own = |label: &str| match label {
             "service" => format!("service!={}", quoted(OWN_SERVICE)),
             _ => format!("dependency!~{}", quoted(&format!("{OWN_SERVICE}[:.].*"))),
         };
         let wanted: Vec<(&str, String)> = match self.covers {
-            Covers::Everything => {
+            AlertScope::Everything => {
                 let own = ["service", "dependency"].into_iter().filter(|label| has(label));
                 own.map(|label| (label, without_own(label))).collect()
             }
-            Covers::Dependency(name) => vec![("dependency", equals("dependency", name.as_str()))],
-            Covers::Service(service) => vec![("service", equals("service", service.as_str()))],
-            Covers::Channel(service, channel) => vec![
+            AlertScope::Dependency(name) => vec![("dependency", equals("dependency", name.as_str()))],
+            AlertScope::Service(service) => vec![("service", equals("service", service.as_str()))],
+            AlertScope::Channel(service, channel) => vec![
                 ("service", equals("service", service.as_str())),
                 ("channel", equals("channel", channel.as_str())),
             ],
-            Covers::Row(service, channel, pattern) => {
+            AlertScope::Row(service, channel, pattern) => {
                 if !pattern.is_exact() {
-                    return Err("a pattern is no label, and its event types are not known beforehand");
+                    return Err("a pattern is not a label, and its event types are not known in advance");
                 }
                 let channel = channel.as_ref().map_or("", |channel| channel.as_str());
                 vec![
@@ -81,7 +82,7 @@ impl Writing<'_> {
         };
         let grouped = labels(self.when.by);
         if !wanted.iter().map(|(label, _)| label).chain(grouped).all(has) {
-            return Err("no series tells this apart");
+            return Err("no series has the labels for this");
         }
         let mut matchers: Vec<String> = wanted.into_iter().map(|(_, matcher)| matcher).collect();
         if !more.is_empty() {
@@ -91,7 +92,7 @@ impl Writing<'_> {
     }
 
     /// `sum by (…) (increase(…))`.
-    fn increase(&self, metric: MetricName, more: &str) -> Result<String, Why> {
+    fn increase(&self, metric: MetricName, more: &str) -> Result<String, ExportGap> {
         let window = span(self.when.window().unwrap_or(limits::ALERT_OVER_DEFAULT));
         Ok(format!("{}(increase({}[{window}]))", self.aggregate("sum", &[]), self.series(metric, "", more)?))
     }
@@ -105,12 +106,12 @@ impl Writing<'_> {
     fn limit(&self, times: f64) -> String {
         let Some(limit) = self.when.limit else { return "> 0".to_owned() };
         let op = match limit.op {
-            Op::Above => ">",
-            Op::AtLeast => ">=",
-            Op::Below => "<",
-            Op::AtMost => "<=",
+            ThresholdOp::Above => ">",
+            ThresholdOp::AtLeast => ">=",
+            ThresholdOp::Below => "<",
+            ThresholdOp::AtMost => "<=",
         };
-        // Nine digits are more than anybody writes, and fewer than a quotient may come out with.
+        // Rounds away the noise of a division.
         let bound = (bound(limit.value) * times * 1e9).round() / 1e9;
         format!("{op} {bound}")
     }
@@ -127,66 +128,68 @@ impl Writing<'_> {
         format!("({part} / {whole} {limit}) and ({whole} >= {least} or {part} >= {enough})")
     }
 
-    fn share(&self, part: MetricName, more: &str, whole: MetricName) -> Result<String, Why> {
+    fn share(&self, part: MetricName, more: &str, whole: MetricName) -> Result<String, ExportGap> {
         Ok(self.share_of(&self.increase(part, more)?, &self.increase(whole, "")?))
     }
 
-    /// Shares of failed attempts, from the side of the services or of the dependencies.
-    fn failures(&self) -> Result<String, Why> {
+    /// Shares of failed attempts, of services or of dependencies.
+    fn failures(&self) -> Result<String, ExportGap> {
         let of_dependency =
-            matches!(self.covers, Covers::Dependency(_)) || self.when.by == Some(Grouping::Dependency);
-        let of_type = matches!(self.covers, Covers::Row(..)) || self.when.by == Some(Grouping::EventType);
+            matches!(self.covers, AlertScope::Dependency(_)) || self.when.by == Some(Grouping::Dependency);
+        let of_type = matches!(self.covers, AlertScope::Row(..)) || self.when.by == Some(Grouping::EventType);
         let (attempts, failures) = match (of_dependency, of_type) {
             (true, _) => (names::DEPENDENCY_ATTEMPTS, names::DEPENDENCY_FAILURES),
             (false, true) => (names::ATTEMPTS, names::FAILURES),
-            // A type that comes for the first time has a series from then on only, which shows no increase.
+            // The first event of a type starts a series, which shows no increase.
             (false, false) => (names::SERVICE_ATTEMPTS, names::SERVICE_FAILURES),
         };
         let by_category = self.when.by == Some(Grouping::Category);
         match self.when.metric {
-            Metric::TransientRate => self.share(failures, "category=~\"transient|rate-limited\"", attempts),
+            AlertMetric::TransientRate => {
+                self.share(failures, "category=~\"transient|rate-limited\"", attempts)
+            }
             _ if by_category => {
                 let mut all = self.when.clone();
                 all.by = None;
-                let whole = Writing { when: &all, ..*self }.increase(attempts, "")?;
+                let whole = ExpressionBuilder { when: &all, ..*self }.increase(attempts, "")?;
                 Ok(self.share_of(&self.increase(failures, "")?, &whole))
             }
             _ => self.share(attempts, "outcome=\"failed\"", attempts),
         }
     }
 
-    fn count(&self, metric: MetricName, more: &str) -> Result<String, Why> {
-        let is_rate = matches!(self.when.metric, Metric::DeadLetterInflow | Metric::AuthFailures);
+    fn count(&self, metric: MetricName, more: &str) -> Result<String, ExportGap> {
+        let is_rate = matches!(self.when.metric, AlertMetric::DeadLetterInflow | AlertMetric::AuthFailures);
         let window = self.when.window().unwrap_or(limits::ALERT_OVER_DEFAULT);
-        // A rate is compared as a number within its window.
+        // A rate is compared as a count within its window.
         let times = if is_rate { window.as_secs_f64() } else { 1.0 };
         Ok(format!("{} {}", self.increase(metric, more)?, self.limit(times)))
     }
 
-    /// Credentials that targets refuse, and those that we refuse, which are of no service.
-    fn refusals(&self) -> Result<String, Why> {
+    /// Credentials refused by targets, and by Redrive itself, which belong to no service.
+    fn refusals(&self) -> Result<String, ExportGap> {
         if self.when.by == Some(Grouping::Source) {
-            return Err("no series tells this apart");
+            return Err("no series has the labels for this");
         }
-        if self.when.by.is_some() || *self.covers != Covers::Everything {
+        if self.when.by.is_some() || *self.covers != AlertScope::Everything {
             return self.count(names::AUTH_FAILURES, "");
         }
         let window = self.when.window().unwrap_or(limits::ALERT_OVER_DEFAULT);
         let (theirs, ours) =
-            (self.increase(names::AUTH_FAILURES, "")?, self.increase(names::DOOR_REFUSALS, "")?);
+            (self.increase(names::AUTH_FAILURES, "")?, self.increase(names::AUTH_REJECTED, "")?);
         let limit = self.limit(window.as_secs_f64());
-        // A sum of which one part has no series yet would have no value.
+        // Without `or`, a sum with a missing series has no value.
         Ok(format!("({theirs} or vector(0)) + ({ours} or vector(0)) {limit}"))
     }
 
-    fn stands(&self, function: &str, metric: MetricName) -> Result<String, Why> {
+    fn stands(&self, function: &str, metric: MetricName) -> Result<String, ExportGap> {
         let series = self.series(metric, "", "")?;
         Ok(format!("{}({series}) {}", self.aggregate(function, &[]), self.limit(1.0)))
     }
 
-    fn latency(&self) -> Result<String, Why> {
+    fn latency(&self) -> Result<String, ExportGap> {
         let of_dependency =
-            matches!(self.covers, Covers::Dependency(_)) || self.when.by == Some(Grouping::Dependency);
+            matches!(self.covers, AlertScope::Dependency(_)) || self.when.by == Some(Grouping::Dependency);
         let metric = if of_dependency { names::DEPENDENCY_DURATION } else { names::ATTEMPT_DURATION };
         let window = span(self.when.window().unwrap_or(limits::ALERT_OVER_DEFAULT));
         let series = self.series(metric, "_bucket", "")?;
@@ -197,11 +200,11 @@ impl Writing<'_> {
     fn breaker(&self) -> String {
         let open = "state=~\"open|half-open\"";
         let which = match self.covers {
-            Covers::Everything => {
+            AlertScope::Everything => {
                 format!("dependency!~{}", quoted(&format!("{OWN_SERVICE}[:.].*")))
             }
-            Covers::Dependency(name) => equals("dependency", name.as_str()),
-            Covers::Service(_) | Covers::Channel(..) | Covers::Row(..) => {
+            AlertScope::Dependency(name) => equals("dependency", name.as_str()),
+            AlertScope::Service(_) | AlertScope::Channel(..) | AlertScope::Row(..) => {
                 let called: BTreeSet<String> =
                     self.covers.dependencies(self.book).map(|name| regex::escape(name.as_str())).collect();
                 let called: Vec<String> = called.into_iter().collect();
@@ -210,7 +213,7 @@ impl Writing<'_> {
         };
         let state = names::BREAKER_STATE.name;
         let is_open = format!("max by (dependency) ({state}{{{which},{open}}}) > 0");
-        if self.when.metric == Metric::BreakerOpen {
+        if self.when.metric == AlertMetric::BreakerOpen {
             return is_open;
         }
         let (trips, window) = (names::BREAKER_TRIPS.name, span(limits::BREAKER_OPENED_WITHIN));

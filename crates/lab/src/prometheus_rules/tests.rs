@@ -4,7 +4,7 @@ use super::export;
 use redrive_core::alerts::catalog;
 use redrive_core::book::connectors::built_in;
 
-fn exported(book: &str) -> super::Exported {
+fn exported(book: &str) -> super::RuleFile {
     let reading = redrive_core::book::read(book, built_in());
     export(&reading.book.unwrap_or_else(|| panic!("no book: {:?}\n{book}", reading.problems)))
 }
@@ -38,17 +38,17 @@ fn conditions_become_expressions() {
         ("dead_letters > 100", Ok(format!("sum(redrive_dead_letters{{{own}}}) > 100"))),
         ("dead_letter_age > 48h by service", Ok(format!("max by (service) (redrive_dead_letter_oldest_age_seconds{{{own}}}) > 172800"))),
         ("dead_letter_inflow > 10/m", Ok(format!("sum(increase(redrive_deliveries_total{{{own},outcome=\"dead\"}}[1m])) > 10"))),
-        ("auth_failures > 10/h", Ok(format!("(sum(increase(redrive_auth_failures_total{{{dep}}}[1h])) or vector(0)) + (sum(increase(redrive_door_refusals_total{{}}[1h])) or vector(0)) > 10"))),
+        ("auth_failures > 10/h", Ok(format!("(sum(increase(redrive_auth_failures_total{{{dep}}}[1h])) or vector(0)) + (sum(increase(redrive_auth_rejected_total{{}}[1h])) or vector(0)) > 10"))),
         ("auth_failures > 10/h by dependency", Ok(format!("sum by (dependency) (increase(redrive_auth_failures_total{{{dep}}}[1h])) > 10"))),
-        ("auth_failures > 10/h by source", Err("no series tells this apart".to_owned())),
+        ("auth_failures > 10/h by source", Err("no series has the labels for this".to_owned())),
         ("config_failures > 0 over 1h by dependency", Ok(format!("sum by (dependency) (increase(redrive_config_failures_total{{{dep}}}[1h])) > 0"))),
         ("latency_p99 > 500ms by channel", Ok(format!("histogram_quantile(0.99, sum by (le, service, channel) (rate(redrive_attempt_duration_seconds_bucket{{{own}}}[5m]))) > 0.5"))),
         ("breaker_open for 10m", Ok(format!("max by (dependency) (redrive_breaker_state{{{dep},state=~\"open|half-open\"}}) > 0"))),
         ("consumer_lag >= 5 by service", Ok(format!("sum by (service) (redrive_waiting{{{own}}}) >= 5"))),
-        ("dead_letters > 5 by fingerprint", Err("failure groups have no series, since there is no end to them".to_owned())),
-        ("dead_letters > 5 by category", Err("no series tells this apart".to_owned())),
-        ("retry_rate > 5% by event_type", Err("no series tells this apart".to_owned())),
-        ("auth_failures > 5/h by service", Err("no series tells this apart".to_owned())),
+        ("dead_letters > 5 by fingerprint", Err("failure groups are unbounded and have no series".to_owned())),
+        ("dead_letters > 5 by category", Err("no series has the labels for this".to_owned())),
+        ("retry_rate > 5% by event_type", Err("no series has the labels for this".to_owned())),
+        ("auth_failures > 5/h by service", Err("no series has the labels for this".to_owned())),
     ];
     for (when, expected) in cases {
         assert_eq!(expression(when), expected, "{when}");
@@ -74,7 +74,7 @@ services:
         r#"redrive_attempts_total{service=\"s\",channel=\"\",event_type=\"a.b\"}"#,
         r#"redrive_dead_letters{service=\"s\",channel=\"c\"}"#,
         r#"covers: "channel s/c""#,
-        "# Left out: `error_rate > 5% over 5m` on line 8: a pattern is no label",
+        "# Left out: `error_rate > 5% over 5m` on line 8: a pattern is not a label",
     ] {
         assert!(exported.yaml.contains(part), "{part}\n{}", exported.yaml);
     }

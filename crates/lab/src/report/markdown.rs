@@ -1,27 +1,26 @@
-//! One rule as a Markdown page: who consumes what, and every answer to what may go wrong.
+//! One rule as a Markdown page.
 //!
-//! The page always has the same headings, bullets and columns, so that pages can be compared; what the
-//! book leaves open says so, and nothing is put into its mouth.
+//! The page always has the same headings, bullets and columns, so that pages can be compared; values that the book does
+//! not state are marked as such.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::{breaker_name, cell, days, idempotency, letter_name, limit, matcher, reaction, title_case, trip};
-use redrive_core::alerts::Trouble;
+use redrive_core::alerts::Incident;
 use redrive_core::book::RuleBook;
-use redrive_core::book::expression::{Condition, Grouping, Limit, Metric, Op, Quantity};
+use redrive_core::book::expression::{AlertMetric, Condition, Quantity, Threshold, ThresholdOp};
+use redrive_core::book::keywords::Keyword;
 use redrive_core::book::model::{Alert, AlertSeverity, IdempotencyBy, ReactionName};
-use redrive_core::book::resolve::{Level, Resolved};
-use redrive_core::book::words::Word;
-use redrive_core::policy::answer::{Answer, What};
+use redrive_core::book::resolve::{Resolved, RuleLevel};
+use redrive_core::policy::answer::{AnswerKind, TargetAnswer};
 use redrive_core::policy::category::Category;
 use redrive_core::policy::classify::{Outcome, classify};
-use redrive_core::policy::rule::{FailureMatch, Matcher, Meaning};
+use redrive_core::policy::rule::{FailureMatch, Matcher, OverrideMeaning};
 use redrive_core::text::{Rate, show_duration};
 
 const OPEN: &str = "not declared";
 
-/// The page of one rule.
 #[must_use]
 pub fn render(book: &RuleBook, resolved: &Resolved<'_>) -> String {
     [
@@ -29,7 +28,7 @@ pub fn render(book: &RuleBook, resolved: &Resolved<'_>) -> String {
         overrides(resolved),
         retry(resolved),
         dead_letter(book, resolved),
-        harmless(resolved),
+        duplicates(resolved),
         breaker(resolved),
         timeouts(book, resolved),
         alerting(book, resolved),
@@ -64,8 +63,8 @@ fn overrides(resolved: &Resolved<'_>) -> String {
         .to_owned();
     for (row, _) in &resolved.classify {
         let meaning = match row.meaning {
-            Meaning::Failure(category) => category.as_str(),
-            Meaning::Delivered => "delivered",
+            OverrideMeaning::Failure(category) => category.as_str(),
+            OverrideMeaning::Delivered => "delivered",
         };
         let usual = usual_category(&row.when, resolved.rule.timeouts.category);
         let reason = row.because.as_deref().unwrap_or("–");
@@ -77,10 +76,10 @@ fn overrides(resolved: &Resolved<'_>) -> String {
     lines
 }
 
-/// What such an answer would be without the override, if its status or its code alone can tell.
+/// The category without the override, if the status or the code alone decides it.
 fn usual_category(when: &Matcher, timeout_category: Category) -> String {
-    let of = |what: What<'_>| {
-        let answer = Answer { what, message: "", retry_after: None };
+    let of = |what: AnswerKind<'_>| {
+        let answer = TargetAnswer { what, message: "", retry_after: None };
         match classify(&answer, &[], timeout_category) {
             Outcome::Failed(failure) => failure.category.as_str(),
             Outcome::Delivered { .. } => "delivered",
@@ -89,14 +88,14 @@ fn usual_category(when: &Matcher, timeout_category: Category) -> String {
     let mut found: Vec<&str> = Vec::new();
     for range in &when.statuses {
         for status in range.first..=range.last {
-            let word = of(What::Http { status, headers: &(), body: "" });
+            let word = of(AnswerKind::Http { status, headers: &(), body: "" });
             if !found.contains(&word) {
                 found.push(word);
             }
         }
     }
     if let (true, Some(code)) = (found.is_empty(), &when.code) {
-        found.push(of(What::Reported { code: code.as_str() }));
+        found.push(of(AnswerKind::Reported { code: code.as_str() }));
     }
     if found.is_empty() { "any".to_owned() } else { found.join(", ") }
 }
@@ -124,21 +123,20 @@ fn retry(resolved: &Resolved<'_>) -> String {
     )
 }
 
-/// What the book states for other failures than the transient ones, which the named policy is for.
 fn further_reactions(resolved: &Resolved<'_>) -> String {
     let transient = resolved.reaction_to(Category::Transient);
     let mut lines = String::new();
     for (kind, known) in &resolved.reactions {
-        // What is unknown or internal follows the named policy unless it has a word of its own.
-        let is_told = *kind == FailureMatch::Category(Category::Transient) || known == transient;
-        if !is_told && known.origin.level != Level::BuiltIn {
+        // Unknown and internal failures follow the named policy unless stated otherwise.
+        let is_named = *kind == FailureMatch::Category(Category::Transient) || known == transient;
+        if !is_named && known.origin.level != RuleLevel::BuiltIn {
             let _ = writeln!(lines, "- **On {}:** {}", kind, reaction(&known.value));
         }
     }
     lines
 }
 
-/// A number without what lies below a thousandth of it.
+/// Rounded to three decimals.
 fn trimmed(number: f64) -> f64 {
     (number * 1_000.0).round() / 1_000.0
 }
@@ -162,23 +160,24 @@ fn dead_letter(book: &RuleBook, resolved: &Resolved<'_>) -> String {
     )
 }
 
-/// The inflow that somebody is told of: the rule's own figure, else that of the alerts on inflow.
+/// The inflow that raises an alert: the rule's own limit, else those of the alerts on inflow.
 fn letter_alert(book: &RuleBook, resolved: &Resolved<'_>) -> String {
     if let Some(known) = &resolved.dead_letter.alert {
         return entries_per_minute(known.value);
     }
     let all = resolved.alerts.iter().map(|(alert, _)| *alert).chain(&book.sections().alerts);
-    let on_inflow = all.map(|alert| &alert.when).filter(|when| when.metric == Metric::DeadLetterInflow);
+    let on_inflow = all.map(|alert| &alert.when).filter(|when| when.metric == AlertMetric::DeadLetterInflow);
     let limits: Vec<String> = on_inflow
         .filter_map(|when| match when.limit {
-            Some(Limit { op: Op::Above, value: Quantity::Rate(rate) }) => {
+            Some(Threshold { op: ThresholdOp::Above, value: Quantity::Rate(rate) }) => {
                 Some(entries_per_minute(rate) + &scope(when))
             }
-            Some(Limit { op, value: Quantity::Rate(rate) }) => {
+            Some(Threshold { op, value: Quantity::Rate(rate) }) => {
                 Some(format!("{} {}{}", operator(op), entries_per_minute(rate), scope(when)))
             }
-            Some(Limit {
-                value: Quantity::Share(_) | Quantity::Count(_) | Quantity::Duration(_), ..
+            Some(Threshold {
+                value: Quantity::Share(_) | Quantity::Count(_) | Quantity::Duration(_),
+                ..
             })
             | None => None,
         })
@@ -190,7 +189,7 @@ fn entries_per_minute(rate: Rate) -> String {
     format!("{} entries/minute", trimmed(rate.as_per_second() * 60.0))
 }
 
-fn harmless(resolved: &Resolved<'_>) -> String {
+fn duplicates(resolved: &Resolved<'_>) -> String {
     let found = idempotency(resolved);
     let own = &resolved.idempotency;
     let (ttl, key) = match own.by.value {
@@ -237,17 +236,20 @@ fn timeouts(book: &RuleBook, resolved: &Resolved<'_>) -> String {
     )
 }
 
-/// A row of the table of alerts.
 struct AlertRow {
-    metric: Metric,
+    metric: AlertMetric,
     threshold: String,
     severity: AlertSeverity,
     action: Option<String>,
 }
 
-/// The figures that every rule should have an alert on.
-const EXPECTED: [Metric; 4] =
-    [Metric::RetryRate, Metric::DeadLetterInflow, Metric::ConsumerLag, Metric::BreakerOpen];
+/// Every rule should have an alert on these.
+const EXPECTED: [AlertMetric; 4] = [
+    AlertMetric::RetryRate,
+    AlertMetric::DeadLetterInflow,
+    AlertMetric::ConsumerLag,
+    AlertMetric::BreakerOpen,
+];
 
 fn alerting(book: &RuleBook, resolved: &Resolved<'_>) -> String {
     let mut lines = "### Alerting\n\
@@ -281,7 +283,6 @@ fn alerting(book: &RuleBook, resolved: &Resolved<'_>) -> String {
     lines
 }
 
-/// The alerts of the rule's levels, then those of the whole book.
 fn alert_rows(book: &RuleBook, resolved: &Resolved<'_>) -> Vec<AlertRow> {
     let row = |alert: &Alert| AlertRow {
         metric: alert.when.metric,
@@ -292,17 +293,17 @@ fn alert_rows(book: &RuleBook, resolved: &Resolved<'_>) -> Vec<AlertRow> {
     let mut rows: Vec<AlertRow> = resolved.alerts.iter().map(|(alert, _)| row(alert)).collect();
     rows.extend(book.sections().alerts.iter().map(row));
     if let Some(known) = &resolved.dead_letter.alert {
-        // Letters that arrive faster than the rule allows are an alert by themselves.
+        // This limit of the rule is an alert by itself.
         let threshold = format!("> {}/min", trimmed(known.value.as_per_second() * 60.0));
         let severity = AlertSeverity::Critical;
-        rows.insert(0, AlertRow { metric: Metric::DeadLetterInflow, threshold, severity, action: None });
+        rows.insert(0, AlertRow { metric: AlertMetric::DeadLetterInflow, threshold, severity, action: None });
     }
     rows
 }
 
 fn threshold(when: &Condition) -> String {
     match (when.limit, when.lasting) {
-        (Some(Limit { op, value }), _) => {
+        (Some(Threshold { op, value }), _) => {
             format!("{} {}{}", operator(op), quantity(value, when.metric), scope(when))
         }
         (None, Some(lasting)) => format!("> {}{}", minutes(lasting), group(when)),
@@ -310,41 +311,31 @@ fn threshold(when: &Condition) -> String {
     }
 }
 
-/// Over which time, for how long and for each of what a limit holds.
 fn scope(when: &Condition) -> String {
     let over = when.over.map(|over| format!(" over {}", show_duration(over)));
     let lasting = when.lasting.map(|lasting| format!(" for {}", show_duration(lasting)));
-    over.unwrap_or_default() + &lasting.unwrap_or_default() + group(when)
+    over.unwrap_or_default() + &lasting.unwrap_or_default() + &group(when)
 }
 
-const fn group(when: &Condition) -> &'static str {
-    match when.by {
-        None => "",
-        Some(Grouping::Service) => " by service",
-        Some(Grouping::Channel) => " by channel",
-        Some(Grouping::Dependency) => " by dependency",
-        Some(Grouping::Category) => " by category",
-        Some(Grouping::EventType) => " by event type",
-        Some(Grouping::Fingerprint) => " by fingerprint",
-        Some(Grouping::Source) => " by source",
-    }
+fn group(when: &Condition) -> String {
+    when.by.map(|by| format!(" by {}", by.as_str().replace('_', " "))).unwrap_or_default()
 }
 
-const fn operator(op: Op) -> &'static str {
+const fn operator(op: ThresholdOp) -> &'static str {
     match op {
-        Op::Above => ">",
-        Op::AtLeast => "≥",
-        Op::Below => "<",
-        Op::AtMost => "≤",
+        ThresholdOp::Above => ">",
+        ThresholdOp::AtLeast => "≥",
+        ThresholdOp::Below => "<",
+        ThresholdOp::AtMost => "≤",
     }
 }
 
-fn quantity(value: Quantity, metric: Metric) -> String {
+fn quantity(value: Quantity, metric: AlertMetric) -> String {
     match value {
         Quantity::Share(share) => share.to_string(),
-        Quantity::Count(count) if metric == Metric::ConsumerLag => format!("{count} messages"),
+        Quantity::Count(count) if metric == AlertMetric::ConsumerLag => format!("{count} messages"),
         Quantity::Count(count) => count.to_string(),
-        Quantity::Rate(rate) if metric == Metric::DeadLetterInflow => {
+        Quantity::Rate(rate) if metric == AlertMetric::DeadLetterInflow => {
             format!("{}/min", trimmed(rate.as_per_second() * 60.0))
         }
         Quantity::Rate(rate) => rate.to_string(),
@@ -360,34 +351,34 @@ fn minutes(span: Duration) -> String {
     }
 }
 
-const fn metric_title(metric: Metric) -> &'static str {
+const fn metric_title(metric: AlertMetric) -> &'static str {
     match metric {
-        Metric::ErrorRate => "Error rate",
-        Metric::TransientRate => "Transient error rate",
-        Metric::UnavailableRate => "503 rate",
-        Metric::RetryRate => "Retry rate",
-        Metric::ExhaustedRate => "Retries exhausted",
-        Metric::DeadLetters => "DLQ depth",
-        Metric::DeadLetterInflow => "DLQ inflow",
-        Metric::DeadLetterAge => "DLQ age",
-        Metric::BreakerOpen => "Circuit breaker open",
-        Metric::BreakerOpened => "Circuit breaker opened",
-        Metric::AuthFailures => "Authentication failures",
-        Metric::ConfigFailures => "Configuration failures",
-        Metric::ConsumerLag => "Consumer lag",
-        Metric::OldestWaiting => "Oldest waiting",
-        Metric::LatencyP99 => "Latency p99",
-        Metric::Trouble(Trouble::CredentialsRefused) => "Credentials refused",
-        Metric::Trouble(Trouble::Misconfigured) => "Configuration failure",
-        Metric::Trouble(Trouble::InternalFailure) => "Internal failure",
-        Metric::Trouble(Trouble::PolicyExhausted) => "Retries of a policy exhausted",
-        Metric::Trouble(Trouble::EventDamaged) => "Damaged event",
-        Metric::Trouble(Trouble::ServiceRemoved) => "Service removed while deliveries wait",
-        Metric::Trouble(Trouble::SecretGone) => "Secret without a value",
-        Metric::Trouble(Trouble::ArchiveStuck) => "Archive takes nothing",
-        Metric::Trouble(Trouble::ArchiveIncomplete) => "Event left out of the archive",
-        Metric::Trouble(Trouble::IssuerGone) => "Issuer's keys cannot be had",
-        Metric::Trouble(Trouble::CertificateRefused) => "Certificate refused",
+        AlertMetric::ErrorRate => "Error rate",
+        AlertMetric::TransientRate => "Transient error rate",
+        AlertMetric::UnavailableRate => "503 rate",
+        AlertMetric::RetryRate => "Retry rate",
+        AlertMetric::ExhaustedRate => "Retries exhausted",
+        AlertMetric::DeadLetters => "DLQ depth",
+        AlertMetric::DeadLetterInflow => "DLQ inflow",
+        AlertMetric::DeadLetterAge => "DLQ age",
+        AlertMetric::BreakerOpen => "Circuit breaker open",
+        AlertMetric::BreakerOpened => "Circuit breaker opened",
+        AlertMetric::AuthFailures => "Authentication failures",
+        AlertMetric::ConfigFailures => "Configuration failures",
+        AlertMetric::ConsumerLag => "Consumer lag",
+        AlertMetric::OldestWaiting => "Oldest waiting",
+        AlertMetric::LatencyP99 => "Latency p99",
+        AlertMetric::Incident(Incident::CredentialsRefused) => "Credentials refused",
+        AlertMetric::Incident(Incident::Misconfigured) => "Configuration failure",
+        AlertMetric::Incident(Incident::InternalFailure) => "Internal failure",
+        AlertMetric::Incident(Incident::PolicyExhausted) => "Retries of a policy exhausted",
+        AlertMetric::Incident(Incident::EventDamaged) => "Damaged event",
+        AlertMetric::Incident(Incident::ServiceRemoved) => "Service removed while deliveries wait",
+        AlertMetric::Incident(Incident::SecretGone) => "Secret without a value",
+        AlertMetric::Incident(Incident::ArchiveStuck) => "Archive write failing",
+        AlertMetric::Incident(Incident::ArchiveIncomplete) => "Event missing from the archive",
+        AlertMetric::Incident(Incident::IssuerGone) => "Issuer keys unavailable",
+        AlertMetric::Incident(Incident::CertificateRefused) => "Certificate refused",
     }
 }
 
@@ -420,7 +411,7 @@ mod tests {
              "| Circuit breaker opened | at once by dependency | High | – |"),
             ("all parts",            "retry_rate > 50% over 5m for 2m by event_type", "",
              "| Retry rate | > 50% over 5m for 2m by event type | High | – |"),
-            ("nobody is told",       "consumer_lag > 10 by service", "",
+            ("no alert on inflow",   "consumer_lag > 10 by service", "",
              "- **Alert threshold:** none"),
             ("an alert on inflow",   "dead_letter_inflow > 10/m by service", "",
              "- **Alert threshold:** 10 entries/minute by service"),

@@ -1,6 +1,6 @@
 //! All rows of a book as Markdown tables, one for each service.
 //!
-//! A channel with one event is shown by its title; with several, each line says which event it is.
+//! A channel with one event is shown by its title; with several, each line names its event.
 
 use super::{breaker_name, cell, idempotency, letter_name, limit, reaction};
 use redrive_core::book::RuleBook;
@@ -12,7 +12,6 @@ const HEAD: &str = "\
 |-------|-------------|--------------------|----|-----------------|---------|
 ";
 
-/// The tables of a book.
 #[must_use]
 pub fn render(book: &RuleBook) -> String {
     let sections = book.sections();
@@ -110,7 +109,7 @@ mod tests {
              "| `a.b` | `standard` | Event ID dedup (Redis, not available) | `_svc.deadletter` | none | 10s |"),
             ("our own, by another id", "{ type: a.b, idempotency: { by: notification-id } }",
              "| `a.b` | `standard` | Notification ID dedup (Embedded) | `_svc.deadletter` | none | 10s |"),
-            ("nobody's",              "{ type: a.b, idempotency: { by: none } }",
+            ("none",                  "{ type: a.b, idempotency: { by: none } }",
              "| `a.b` | `standard` | none | `_svc.deadletter` | none | 10s |"),
             ("the consumer's",        "{ type: a.b, facts: { idempotent_by: { pattern: upsert, store: postgres } } }",
              "| `a.b` | `standard` | Idempotent upsert (PostgreSQL) | `_svc.deadletter` | none | 10s |"),

@@ -1,21 +1,20 @@
-//! Every key of the rule book as a Markdown page, straight from the schema, so that it cannot be out of date.
+//! Every key of the rule book as a Markdown page, generated from the schema.
 
 use std::fmt::Write;
 
 use redrive_core::book::Connectors;
 use redrive_core::book::expression;
-use redrive_core::book::schema::{BOOK, Need, Object, Role, Type};
+use redrive_core::book::schema::{BOOK, KeyPresence, KeyRole, ObjectSchema, ValueType};
 use redrive_core::book::validate::describe;
-use redrive_core::policy::catalog::{self, CatalogTrip, Kind};
+use redrive_core::policy::catalog::{self, CatalogTrip, DependencyKind};
 use redrive_core::text::show_duration;
 
-/// The page.
 #[must_use]
 pub fn reference(connectors: &Connectors) -> String {
     let mut page = String::from(
         "# Every key of the rule book\n\n\
-         Made from the same tables that `redrive check` and `redrive schema` use. A **fact** changes nothing that \
-         Redrive does: it tells `check` about the world outside.\n",
+         Generated from the tables that `redrive check` and `redrive schema` use. A **fact** does not change behaviour: \
+         it describes the environment for `check`.\n",
     );
     push_keys(&mut page, &BOOK, connectors);
     catalog_policies(&mut page);
@@ -25,9 +24,9 @@ pub fn reference(connectors: &Connectors) -> String {
     page
 }
 
-/// A section for each map, from the outermost inwards.
-pub fn push_keys(page: &mut String, root: &'static Object, connectors: &Connectors) {
-    let mut objects: Vec<&'static Object> = vec![root];
+/// A section for each map, the outermost first.
+pub fn push_keys(page: &mut String, root: &'static ObjectSchema, connectors: &Connectors) {
+    let mut objects: Vec<&'static ObjectSchema> = vec![root];
     let mut next = 0;
     while let Some(object) = objects.get(next).copied() {
         next += 1;
@@ -45,7 +44,7 @@ pub fn push_keys(page: &mut String, root: &'static Object, connectors: &Connecto
 fn catalog_policies(page: &mut String) {
     let _ = writeln!(
         page,
-        "\n## The catalog: retry policies\n\nThere without being defined; `redrive timeline NAME` plots one.\n\n\
+        "\n## The catalog: retry policies\n\nBuilt in; `redrive timeline NAME` plots one.\n\n\
          | policy | delays | retries | window | jitter |\n| --- | --- | --- | --- | --- |"
     );
     for policy in catalog::policies() {
@@ -68,16 +67,17 @@ fn catalog_policies(page: &mut String) {
 fn catalog_breakers(page: &mut String) {
     let _ = writeln!(
         page,
-        "\n## The catalog: breakers\n\nThe first four go by name; the others stand in front of every dependency of \
-         their kind. `process`, `sqs` and `log` have none.\n\n\
-         | breaker | opens on | stays open | probes | closes after | forgets after |\n\
+        "\n## The catalog: breakers\n\nThe first four are used by name; the others guard every dependency of their kind. \
+         `process`, `sqs` and `log` have none.\n\n\
+         | breaker | opens on failures | open time | probes | closes after | resets after |\n\
          | --- | --- | --- | --- | --- | --- |"
     );
-    let kinds = Kind::ALL.into_iter().filter_map(Kind::breaker).map(|breaker| (false, breaker));
+    let kinds =
+        DependencyKind::ALL.into_iter().filter_map(DependencyKind::breaker).map(|breaker| (false, breaker));
     for (named, breaker) in catalog::BREAKERS.iter().map(|breaker| (true, breaker)).chain(kinds) {
         let name = if named { format!("`{}`", breaker.name) } else { format!("kind {}", breaker.name) };
         let trip = match breaker.trip {
-            CatalogTrip::Consecutive(count) => format!("{count} in a row"),
+            CatalogTrip::Consecutive(count) => format!("{count} consecutive"),
             CatalogTrip::Failures { count, within } => format!("{count} within {}", show_duration(within)),
         };
         let close = breaker.close_after.unwrap_or(breaker.probes);
@@ -90,7 +90,7 @@ fn catalog_breakers(page: &mut String) {
 fn catalog_timeouts(page: &mut String) {
     let _ = writeln!(
         page,
-        "\n## The catalog: timeouts\n\n| timeout | limit | a timeout is |\n| --- | --- | --- |"
+        "\n## The catalog: timeouts\n\n| timeout | limit | category of a timeout |\n| --- | --- | --- |"
     );
     for timeout in &catalog::TIMEOUTS {
         let limit = show_duration(timeout.limit);
@@ -104,14 +104,14 @@ fn alert_language(page: &mut String) {
         page,
         "\n## The language of alerts\n\n`METRIC OP VALUE [over D] [for D] [by WHAT]`, or for a state \
          `METRIC [for D] [by WHAT]`. OP is `>`, `>=`, `<` or `<=`; WHAT is one of {groupings}.\n\n\
-         | metric | is compared with |\n| --- | --- |"
+         | metric | compared with |\n| --- | --- |"
     );
     for (metric, unit) in expression::metrics() {
         let _ = writeln!(page, "| `{metric}` | {unit} |");
     }
 }
 
-fn section(page: &mut String, object: &Object, connectors: &Connectors) {
+fn section(page: &mut String, object: &ObjectSchema, connectors: &Connectors) {
     let name = capital(object.name.trim_start_matches("a ").trim_start_matches("an "));
     let _ = writeln!(page, "\n## {name}\n\n{}", object.about);
     let choices = object.one_of(connectors);
@@ -122,24 +122,25 @@ fn section(page: &mut String, object: &Object, connectors: &Connectors) {
     for shared in object.includes {
         let _ = writeln!(page, "\nAlso takes the keys of {}.", shared.name);
     }
-    let _ = writeln!(page, "\n| key | takes | what it does |\n| --- | --- | --- |");
+    let _ = writeln!(page, "\n| key | value | meaning |\n| --- | --- | --- |");
     for field in object.kind_fields(connectors).into_iter().chain(object.fields) {
         let mark = match (field.need, field.role) {
-            (Need::Required, _) => " (required)",
-            (Need::Optional, Role::Fact) => " (fact)",
-            (Need::Optional, Role::Behaviour) => "",
+            (KeyPresence::Required, _) => " (required)",
+            (KeyPresence::Optional, KeyRole::Fact) => " (fact)",
+            (KeyPresence::Optional, KeyRole::Behaviour) => "",
         };
         let takes = describe(&field.takes).replace('|', "\\|");
         let _ = writeln!(page, "| `{}`{mark} | {takes} | {} |", field.key, field.about.replace('|', "\\|"));
     }
 }
 
-fn object_in(takes: &Type) -> Option<&'static Object> {
+fn object_in(takes: &ValueType) -> Option<&'static ObjectSchema> {
     match takes {
-        Type::Object(object) | Type::ShortOrLong(_, object) => Some(object),
-        Type::MapOf(inner) | Type::ListOf(inner) | Type::OneOrMany(inner) | Type::ByFailure(inner) => {
-            object_in(inner)
-        }
+        ValueType::Object(object) | ValueType::ShortOrLong(_, object) => Some(object),
+        ValueType::MapOf(inner)
+        | ValueType::ListOf(inner)
+        | ValueType::OneOrMany(inner)
+        | ValueType::ByFailure(inner) => object_in(inner),
         _ => None,
     }
 }

@@ -1,7 +1,7 @@
-//! What is expected of a simulation: `METRIC [of NAME] OP VALUE`, such as `dead_letters == 0`,
+//! Expectations of a simulation: `METRIC [of NAME] OP VALUE`, such as `dead_letters == 0`,
 //! `amplification of warehouse < 1.5` or `drain < 2m`.
 //!
-//! Without `of` a metric that belongs to dependencies is that of the worst of them.
+//! Without `of`, a metric of dependencies is that of the worst one.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -12,76 +12,59 @@ use serde::{Serialize, Serializer};
 use redrive_core::book::problem::suggest;
 use redrive_core::text;
 
-/// What is expected.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expectation {
-    /// What is looked at.
-    pub metric: Metric,
-    /// Of which dependency; of all if not said.
+    pub metric: RunMetric,
+    /// A dependency; none: all of them.
     pub of: Option<String>,
-    /// How it is compared.
-    pub op: Op,
-    /// With what.
-    pub limit: Value,
+    pub op: ComparisonOp,
+    pub limit: MetricValue,
     text: String,
 }
 
-/// How two values are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Op {
-    /// `==`
+pub enum ComparisonOp {
     Equal,
-    /// `!=`
     NotEqual,
-    /// `<`
     Below,
-    /// `<=`
     AtMost,
-    /// `>`
     Above,
-    /// `>=`
     AtLeast,
 }
 
-const OPS: [(&str, Op); 6] = [
-    ("==", Op::Equal),
-    ("!=", Op::NotEqual),
-    ("<", Op::Below),
-    ("<=", Op::AtMost),
-    (">", Op::Above),
-    (">=", Op::AtLeast),
+const OPS: [(&str, ComparisonOp); 6] = [
+    ("==", ComparisonOp::Equal),
+    ("!=", ComparisonOp::NotEqual),
+    ("<", ComparisonOp::Below),
+    ("<=", ComparisonOp::AtMost),
+    (">", ComparisonOp::Above),
+    (">=", ComparisonOp::AtLeast),
 ];
 
-/// A value with its unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Value {
-    /// A whole number.
+pub enum MetricValue {
     Count(u64),
-    /// A number.
     Number(f64),
-    /// So many in a second.
     PerSecond(f64),
-    /// A share of all, from 0 to 1.
+    /// From 0 to 1.
     Share(f64),
-    /// A time.
     Duration(Duration),
-    /// It did not come to an end, which is longer than any time.
+    /// It did not end within the run: longer than any time.
     Never,
-    /// There is nothing that it could be taken of: nothing arrived.
+    /// Undefined, since nothing arrived.
     Nothing,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unit {
+enum MetricUnit {
     Count,
     Number,
     Share,
     Duration,
 }
 
-/// A figure that runs are told apart by, in the order in which figures are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Metric {
+pub enum RunMetric {
     Delivered,
     DeadLetters,
     Waiting,
@@ -98,13 +81,12 @@ pub enum Metric {
     BreakerOpened,
 }
 
-/// What is known of a metric; all of it stands in one table.
 #[derive(Clone, Copy, Debug)]
 pub struct MetricInfo {
     pub name: &'static str,
-    metric: Metric,
-    unit: Unit,
-    scope: Scope,
+    metric: RunMetric,
+    unit: MetricUnit,
+    scope: MetricScope,
     pub(crate) better: Better,
     pub(crate) apart: Apart,
     pub about: &'static str,
@@ -112,42 +94,42 @@ pub struct MetricInfo {
 
 #[rustfmt::skip]
 const METRICS: [MetricInfo; 14] = [
-    info("dead_letters",     Metric::DeadLetters,     Unit::Count,    Scope::Sum,   Better::Less,    Apart::AtAll,
-        "deliveries that failed for good"),
-    info("delivered",        Metric::Delivered,       Unit::Share,    Scope::Whole, Better::More,    Apart::AtAll,
-        "the share of deliveries that arrived"),
-    info("waiting",          Metric::Waiting,         Unit::Count,    Scope::Whole, Better::Less,    Apart::AtAll,
-        "deliveries that had not ended when the run did"),
-    info("duplicates",       Metric::Duplicates,      Unit::Count,    Scope::Whole, Better::Less,    Apart::AtAll,
-        "times that something took effect again"),
-    info("order_violations", Metric::OrderViolations, Unit::Count,    Scope::Whole, Better::Less,    Apart::AtAll,
-        "calls that came out of the order of their session"),
-    info("latency_p50",      Metric::LatencyP50,      Unit::Duration, Scope::Whole, Better::Less,    Apart::Seconds(0.01),
-        "half of those that arrived did so within it; never met if nothing arrived"),
-    info("latency_p99",      Metric::LatencyP99,      Unit::Duration, Scope::Whole, Better::Less,    Apart::Seconds(0.01),
-        "99 of 100 of those that arrived did so within it; never met if nothing arrived"),
-    // Few attempts may be thrift, or giving up.
-    info("attempts_max",     Metric::AttemptsMax,     Unit::Count,    Scope::Whole, Better::Neither, Apart::AtAll,
-        "the most attempts of one delivery"),
-    info("amplification",    Metric::Amplification,   Unit::Number,   Scope::Worst, Better::Less,    Apart::Part(0.02),
+    info("dead_letters",     RunMetric::DeadLetters,     MetricUnit::Count,    MetricScope::Sum,   Better::Less,    Apart::AtAll,
+        "dead letters"),
+    info("delivered",        RunMetric::Delivered,       MetricUnit::Share,    MetricScope::Whole, Better::More,    Apart::AtAll,
+        "the share of deliveries that succeeded"),
+    info("waiting",          RunMetric::Waiting,         MetricUnit::Count,    MetricScope::Whole, Better::Less,    Apart::AtAll,
+        "deliveries still open at the end of the run"),
+    info("duplicates",       RunMetric::Duplicates,      MetricUnit::Count,    MetricScope::Whole, Better::Less,    Apart::AtAll,
+        "duplicate side effects"),
+    info("order_violations", RunMetric::OrderViolations, MetricUnit::Count,    MetricScope::Whole, Better::Less,    Apart::AtAll,
+        "calls out of session order"),
+    info("latency_p50",      RunMetric::LatencyP50,      MetricUnit::Duration, MetricScope::Whole, Better::Less,    Apart::Seconds(0.01),
+        "median time to delivery; never met if nothing was delivered"),
+    info("latency_p99",      RunMetric::LatencyP99,      MetricUnit::Duration, MetricScope::Whole, Better::Less,    Apart::Seconds(0.01),
+        "99th percentile of the time to delivery; never met if nothing was delivered"),
+    // Few attempts may be efficient, or a sign of giving up.
+    info("attempts_max",     RunMetric::AttemptsMax,     MetricUnit::Count,    MetricScope::Whole, Better::Neither, Apart::AtAll,
+        "most attempts of one delivery"),
+    info("amplification",    RunMetric::Amplification,   MetricUnit::Number,   MetricScope::Worst, Better::Less,    Apart::Part(0.02),
         "attempts for each first attempt"),
-    info("drain",            Metric::Drain,           Unit::Duration, Scope::Worst, Better::Less,    Apart::Seconds(1.0),
-        "from the end of a trouble until no more waits than before it"),
-    info("queue_depth",      Metric::QueueDepth,      Unit::Count,    Scope::Worst, Better::Less,    Apart::Part(PART_OF_PEAK_MIN),
-        "the most deliveries that waited at a time"),
-    info("breaker_opened",   Metric::BreakerOpened,   Unit::Count,    Scope::Sum,   Better::Neither, Apart::AtAll,
-        "how often breakers opened that were closed; one that opens again after a probe failed was not"),
-    info("calls",            Metric::Calls,           Unit::Count,    Scope::Sum,   Better::Less,    Apart::Part(0.02),
-        "calls that were made"),
-    info("call_rate",        Metric::CallRate,        Unit::Number,   Scope::Worst, Better::Less,    Apart::Part(PART_OF_PEAK_MIN),
-        "the most calls that began within one second"),
+    info("drain",            RunMetric::Drain,           MetricUnit::Duration, MetricScope::Worst, Better::Less,    Apart::Seconds(1.0),
+        "time from the end of a failure until the backlog is back at its level before it"),
+    info("queue_depth",      RunMetric::QueueDepth,      MetricUnit::Count,    MetricScope::Worst, Better::Less,    Apart::Part(PART_OF_PEAK_MIN),
+        "most deliveries waiting at once"),
+    info("breaker_opened",   RunMetric::BreakerOpened,   MetricUnit::Count,    MetricScope::Sum,   Better::Neither, Apart::AtAll,
+        "closed breakers that opened; one that reopens after a failed probe does not count"),
+    info("calls",            RunMetric::Calls,           MetricUnit::Count,    MetricScope::Sum,   Better::Less,    Apart::Part(0.02),
+        "calls made"),
+    info("call_rate",        RunMetric::CallRate,        MetricUnit::Number,   MetricScope::Worst, Better::Less,    Apart::Part(PART_OF_PEAK_MIN),
+        "most calls started within one second"),
 ];
 
 const fn info(
     name: &'static str,
-    metric: Metric,
-    unit: Unit,
-    scope: Scope,
+    metric: RunMetric,
+    unit: MetricUnit,
+    scope: MetricScope,
     better: Better,
     apart: Apart,
     about: &'static str,
@@ -155,41 +137,37 @@ const fn info(
     MetricInfo { name, metric, unit, scope, better, apart, about }
 }
 
-/// Of what a metric is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Scope {
+enum MetricScope {
     Whole,
-    /// Of one dependency, or of all together.
+    /// Of one dependency, or the sum over all.
     Sum,
-    /// Of one dependency, or of the worst.
+    /// Of one dependency, or the worst one.
     Worst,
 }
 
-/// What of a figure is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Better {
     Less,
     More,
-    /// It is neither good nor bad in itself.
     Neither,
 }
 
-/// How far apart two values must be for a difference that is worth a word.
+/// The least difference between two values that is worth reporting.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Apart {
     AtAll,
-    /// By more than this part of the larger one.
+    /// More than this part of the larger one.
     Part(f64),
-    /// By so many seconds at least, and more than [`PART_OF_PEAK_MIN`].
+    /// At least so many seconds, and more than [`PART_OF_PEAK_MIN`].
     Seconds(f64),
 }
 
-/// Peaks and times depend on a few calls, so more is asked of them.
+/// Peaks and times depend on a few calls and vary more.
 const PART_OF_PEAK_MIN: f64 = 0.05;
 
 impl Apart {
-    /// Whether two values differ by more than a reader would shrug at.
-    pub(crate) fn is_between(self, one: Value, other: Value) -> bool {
+    pub(crate) fn is_between(self, one: MetricValue, other: MetricValue) -> bool {
         let (one, other) = (one.as_f64(), other.as_f64());
         if one.is_infinite() || other.is_infinite() {
             return one.is_finite() || other.is_finite();
@@ -204,7 +182,6 @@ impl Apart {
 }
 
 impl MetricInfo {
-    /// What it is compared with.
     #[must_use]
     pub const fn unit(&self) -> &'static str {
         self.unit.about()
@@ -213,37 +190,31 @@ impl MetricInfo {
     #[must_use]
     pub const fn without_of(&self) -> &'static str {
         match self.scope {
-            Scope::Whole => "of the whole run; there is no `of`",
-            Scope::Sum => "of all together",
-            Scope::Worst => "of the worst dependency",
+            MetricScope::Whole => "the whole run; no `of`",
+            MetricScope::Sum => "sum over all dependencies",
+            MetricScope::Worst => "the worst dependency",
         }
     }
 }
 
-/// Why a text is no expectation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidExpectation {
-    /// No such metric.
-    #[error("there is no metric `{word}`")]
+    #[error("unknown metric `{word}`")]
     Metric { word: String },
-    /// The metric belongs to the whole run.
-    #[error("`{metric}` is counted over the whole run, not of one dependency")]
+    #[error("`{metric}` is a metric of the whole run, not of one dependency")]
     Whole { metric: &'static str },
-    /// No comparison.
     #[error("`{metric}` needs ==, !=, <, <=, > or >= and {unit}")]
     NoLimit { metric: &'static str, unit: &'static str },
-    /// The value does not fit the metric.
     #[error("`{metric}` is compared with {unit}, not with `{value}`")]
     Value { metric: &'static str, unit: &'static str, value: String },
 }
 
 impl InvalidExpectation {
-    /// What to write instead.
     #[must_use]
     pub fn help(&self) -> String {
         match self {
             Self::Metric { word } => suggest(word, METRICS.map(|info| info.name)),
-            Self::Whole { .. } => "leave `of` out".to_owned(),
+            Self::Whole { .. } => "remove `of`".to_owned(),
             Self::NoLimit { .. } | Self::Value { .. } => {
                 "METRIC [of NAME] OP VALUE, such as \"amplification of warehouse < 1.5\"".to_owned()
             }
@@ -251,24 +222,22 @@ impl InvalidExpectation {
     }
 }
 
-/// Every metric, for the reference.
 pub fn metrics() -> impl Iterator<Item = MetricInfo> {
     METRICS.into_iter()
 }
 
-impl Metric {
+impl RunMetric {
     pub(crate) fn info(self) -> MetricInfo {
         METRICS.into_iter().find(|info| info.metric == self).expect("every metric is in the table")
     }
 
-    /// As it is written.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         self.info().name
     }
 }
 
-impl Unit {
+impl MetricUnit {
     const fn about(self) -> &'static str {
         match self {
             Self::Count => "a whole number such as 0",
@@ -278,17 +247,18 @@ impl Unit {
         }
     }
 
-    fn read(self, text: &str) -> Option<Value> {
+    fn read(self, text: &str) -> Option<MetricValue> {
         match self {
-            Self::Count => text.parse().ok().map(Value::Count),
-            Self::Number => text.parse().ok().filter(|number: &f64| number.is_finite()).map(Value::Number),
-            Self::Share => text::parse_share(text).ok().map(|share| Value::Share(share.get())),
-            Self::Duration => text::parse_duration(text).ok().map(Value::Duration),
+            Self::Count => text.parse().ok().map(MetricValue::Count),
+            Self::Number => {
+                text.parse().ok().filter(|number: &f64| number.is_finite()).map(MetricValue::Number)
+            }
+            Self::Share => text::parse_share(text).ok().map(|share| MetricValue::Share(share.get())),
+            Self::Duration => text::parse_duration(text).ok().map(MetricValue::Duration),
         }
     }
 }
 
-/// With a blank before and after each comparison, so that `drain<2m` is as good as `drain < 2m`.
 fn spaced(text: &str) -> String {
     let is_sign = |letter: char| matches!(letter, '=' | '!' | '<' | '>');
     let mut spaced = String::with_capacity(text.len() + 2);
@@ -304,7 +274,6 @@ fn spaced(text: &str) -> String {
 }
 
 impl Expectation {
-    /// Reads an expectation.
     pub fn parse(text: &str) -> Result<Self, InvalidExpectation> {
         let spaced = spaced(text);
         let mut words = spaced.split_whitespace();
@@ -316,7 +285,7 @@ impl Expectation {
         let mut next = words.next().ok_or_else(no_limit)?;
         let mut of = None;
         if next == "of" {
-            if scope == Scope::Whole {
+            if scope == MetricScope::Whole {
                 return Err(InvalidExpectation::Whole { metric: name });
             }
             of = Some(words.next().ok_or_else(no_limit)?.to_owned());
@@ -329,25 +298,25 @@ impl Expectation {
         Ok(Self { metric, of, op, limit, text: text.to_owned() })
     }
 
-    /// Whether a figure meets it; what there is nothing of meets nothing.
+    /// An undefined value meets no expectation.
     #[must_use]
-    pub fn is_met_by(&self, value: Value) -> bool {
-        if value == Value::Nothing {
+    pub fn is_met_by(&self, value: MetricValue) -> bool {
+        if value == MetricValue::Nothing {
             return false;
         }
         let order = value.compared(self.limit);
         match self.op {
-            Op::Equal => order == Ordering::Equal,
-            Op::NotEqual => order != Ordering::Equal,
-            Op::Below => order == Ordering::Less,
-            Op::AtMost => order != Ordering::Greater,
-            Op::Above => order == Ordering::Greater,
-            Op::AtLeast => order != Ordering::Less,
+            ComparisonOp::Equal => order == Ordering::Equal,
+            ComparisonOp::NotEqual => order != Ordering::Equal,
+            ComparisonOp::Below => order == Ordering::Less,
+            ComparisonOp::AtMost => order != Ordering::Greater,
+            ComparisonOp::Above => order == Ordering::Greater,
+            ComparisonOp::AtLeast => order != Ordering::Less,
         }
     }
 }
 
-impl Value {
+impl MetricValue {
     fn compared(self, other: Self) -> Ordering {
         match (self, other) {
             (Self::Never, Self::Never) => Ordering::Equal,
@@ -355,13 +324,12 @@ impl Value {
             (_, Self::Never) => Ordering::Less,
             (one, other) => {
                 let (one, other) = (one.as_f64(), other.as_f64());
-                // A share that was read from a percentage lies a last digit beside one that was counted.
+                // A share read from a percentage may differ in the last digit from a computed one.
                 if (one - other).abs() <= 1e-9 { Ordering::Equal } else { one.total_cmp(&other) }
             }
         }
     }
 
-    /// As a plain number: times are in seconds.
     #[must_use]
     pub const fn as_f64(self) -> f64 {
         match self {
@@ -373,7 +341,7 @@ impl Value {
     }
 }
 
-impl fmt::Display for Value {
+impl fmt::Display for MetricValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Count(count) => f.write_str(&text::show_count(*count)),
@@ -387,8 +355,8 @@ impl fmt::Display for Value {
     }
 }
 
-/// For programs: a plain number, and none where something never came.
-impl Serialize for Value {
+/// A plain number; `null` for `Never` and `Nothing`.
+impl Serialize for MetricValue {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Count(count) => serializer.serialize_u64(*count),
@@ -400,7 +368,6 @@ impl Serialize for Value {
     }
 }
 
-/// As it was written.
 impl fmt::Display for Expectation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
@@ -413,24 +380,24 @@ mod tests {
 
     #[test]
     fn expectations_are_read_and_held_against_figures() {
-        let minutes = |count| Value::Duration(Duration::from_mins(count));
+        let minutes = |count| MetricValue::Duration(Duration::from_mins(count));
         #[rustfmt::skip]
         let cases = [
-            ("dead_letters == 0",                 Value::Count(0),      true),
-            ("dead_letters == 0",                 Value::Count(1),      false),
-            ("dead_letters != 0",                 Value::Count(1),      true),
-            ("amplification < 1.5",               Value::Number(1.49),  true),
-            ("amplification of warehouse < 1.5",  Value::Number(1.5),   false),
-            ("delivered >= 99.9%",                Value::Share(0.999),  true),
-            ("delivered > 99.9%",                 Value::Share(0.999),  false),
+            ("dead_letters == 0",                 MetricValue::Count(0),      true),
+            ("dead_letters == 0",                 MetricValue::Count(1),      false),
+            ("dead_letters != 0",                 MetricValue::Count(1),      true),
+            ("amplification < 1.5",               MetricValue::Number(1.49),  true),
+            ("amplification of warehouse < 1.5",  MetricValue::Number(1.5),   false),
+            ("delivered >= 99.9%",                MetricValue::Share(0.999),  true),
+            ("delivered > 99.9%",                 MetricValue::Share(0.999),  false),
             ("drain <= 2m",                       minutes(2),           true),
             ("drain<=2m",                         minutes(2),           true),
-            ("amplification of a.b>1.5",          Value::Number(1.6),   true),
-            ("drain < 2m",                        Value::Never,         false),
-            ("drain > 1h",                        Value::Never,         true),
-            ("latency_p99 < 1s",                  Value::Nothing,       false),
-            ("latency_p99 > 1s",                  Value::Nothing,       false),
-            ("latency_p99 != 1s",                 Value::Nothing,       false),
+            ("amplification of a.b>1.5",          MetricValue::Number(1.6),   true),
+            ("drain < 2m",                        MetricValue::Never,         false),
+            ("drain > 1h",                        MetricValue::Never,         true),
+            ("latency_p99 < 1s",                  MetricValue::Nothing,       false),
+            ("latency_p99 > 1s",                  MetricValue::Nothing,       false),
+            ("latency_p99 != 1s",                 MetricValue::Nothing,       false),
         ];
         for (text, value, expected) in cases {
             let expectation = Expectation::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
@@ -440,20 +407,20 @@ mod tests {
     }
 
     #[test]
-    fn values_are_shown_to_people_and_told_to_programs() {
+    fn values_are_shown_and_serialized() {
         #[rustfmt::skip]
         let cases = [
-            ("a count",         Value::Count(1_760),                             "1,760",  "1760"),
-            ("a ratio",         Value::Number(1.466),                            "1.47",   "1.466"),
-            ("many a second",   Value::PerSecond(1_706.2),                       "1,706",  "1706.2"),
-            ("few a second",    Value::PerSecond(4.25),                          "4.3",    "4.25"),
-            ("a share",         Value::Share(0.8917),                            "89.17%", "0.8917"),
-            ("a time",          Value::Duration(Duration::from_millis(403_250)), "6m43s",  "403.25"),
-            ("what never came", Value::Never,                                    "never",  "null"),
+            ("a count",         MetricValue::Count(1_760),                             "1,760",  "1760"),
+            ("a ratio",         MetricValue::Number(1.466),                            "1.47",   "1.466"),
+            ("many a second",   MetricValue::PerSecond(1_706.2),                       "1,706",  "1706.2"),
+            ("few a second",    MetricValue::PerSecond(4.25),                          "4.3",    "4.25"),
+            ("a share",         MetricValue::Share(0.8917),                            "89.17%", "0.8917"),
+            ("a time",          MetricValue::Duration(Duration::from_millis(403_250)), "6m43s",  "403.25"),
+            ("what never came", MetricValue::Never,                                    "never",  "null"),
         ];
-        for (name, value, shown, told) in cases {
+        for (name, value, shown, json) in cases {
             assert_eq!(value.to_string(), shown, "{name}");
-            assert_eq!(serde_json::to_string(&value).expect("a number"), told, "{name}");
+            assert_eq!(serde_json::to_string(&value).expect("a number"), json, "{name}");
         }
     }
 
@@ -461,14 +428,14 @@ mod tests {
     fn what_is_no_expectation_is_refused_with_a_cure() {
         #[rustfmt::skip]
         let cases = [
-            ("",                        "there is no metric ``"),
-            ("dead_leters == 0",        "there is no metric `dead_leters`"),
+            ("",                        "unknown metric ``"),
+            ("dead_leters == 0",        "unknown metric `dead_leters`"),
             ("dead_letters",            "`dead_letters` needs ==, !=, <, <=, > or >= and a whole number such as 0"),
             ("dead_letters = 0",        "`dead_letters` needs ==, !=, <, <=, > or >= and a whole number such as 0"),
             ("dead_letters == few",     "`dead_letters` is compared with a whole number such as 0, not with `few`"),
             ("drain < 2",               "`drain` is compared with a duration such as 2m, not with `2`"),
             ("drain of",                "`drain` needs ==, !=, <, <=, > or >= and a duration such as 2m"),
-            ("delivered of x > 1%",     "`delivered` is counted over the whole run, not of one dependency"),
+            ("delivered of x > 1%",     "`delivered` is a metric of the whole run, not of one dependency"),
             ("amplification < inf",     "`amplification` is compared with a number such as 1.5, not with `inf`"),
         ];
         for (text, expected) in cases {

@@ -1,6 +1,6 @@
-//! Dependencies that stand before others: who calls whom, in no circle and not too deep.
+//! Calls between dependencies: without cycles and not too deep.
 //!
-//! Invariant: it takes a time that grows with the number of calls, however many ways there are from one to another.
+//! Invariant: the time grows with the number of calls, not with the number of paths.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,43 +12,41 @@ use redrive_core::limits;
 
 type Behaviours = BTreeMap<DependencyName, At<Behaviour>>;
 
-/// Reports calls between dependencies beyond the most that there may be.
+/// Reports too many calls between dependencies.
 pub(super) fn count(behaviours: &Behaviours, problems: &mut Problems) {
     let most = limits::SIMULATION_INNER_CALLS_MAX;
     let mut calls = behaviours.values().flat_map(|at| &at.value.calls);
     if let Some(beyond) = calls.nth(most) {
-        let message = format!("dependencies call each other in more than {most} places");
-        let help = "let one stand for several that fail and slow down together";
+        let message = format!("more than {most} calls between dependencies");
+        let help = "merge dependencies that fail together";
         problems.error("layers", beyond.dependency.span, message, help);
     }
 }
 
-/// Reports dependencies that call each other in a circle, and chains of them that are too long.
+/// Reports cycles and chains that are too long.
 pub(super) fn check(behaviours: &Behaviours, problems: &mut Problems) {
-    let mut known = Known::default();
+    let mut visited = VisitedLayers::default();
     for name in behaviours.keys() {
-        follow(behaviours, &mut vec![name], &mut known, problems);
+        follow(behaviours, &mut vec![name], &mut visited, problems);
     }
 }
 
-/// What was seen on the way.
 #[derive(Default)]
-struct Known<'a> {
-    /// Those that a problem was told of: nothing more is.
-    told: BTreeSet<&'a DependencyName>,
-    /// The longest chain at whose end each was followed: a shorter one finds nothing new.
+struct VisitedLayers<'a> {
+    /// Dependencies with a reported problem.
+    reported: BTreeSet<&'a DependencyName>,
+    /// The longest chain that ends at each: a shorter one finds nothing new.
     followed: BTreeMap<&'a DependencyName, usize>,
 }
 
-/// Follows the calls of the last of a chain.
 fn follow<'a>(
     behaviours: &'a Behaviours,
     chain: &mut Vec<&'a DependencyName>,
-    known: &mut Known<'a>,
+    visited: &mut VisitedLayers<'a>,
     problems: &mut Problems,
 ) {
     let Some(last) = chain.last().copied() else { return };
-    let longest = known.followed.entry(last).or_default();
+    let longest = visited.followed.entry(last).or_default();
     if *longest >= chain.len() {
         return;
     }
@@ -64,15 +62,15 @@ fn follow<'a>(
         let is_too_long = chain.len() >= limits::SIMULATION_LAYERS_MAX;
         if begins_at.is_none() && !is_too_long {
             chain.push(called);
-            follow(behaviours, chain, known, problems);
+            follow(behaviours, chain, visited, problems);
             chain.pop();
-        } else if !known.told.contains(last) {
-            known.told.extend(chain.iter().copied().chain([called]));
+        } else if !visited.reported.contains(last) {
+            visited.reported.extend(chain.iter().copied().chain([called]));
             let (message, help) = if begins_at.is_some() {
-                (format!("{}: nobody would ever answer", shown()), "let the last of them call nobody")
+                (format!("{}: calls in a cycle are never answered", shown()), "remove the last call")
             } else {
                 let most = limits::SIMULATION_LAYERS_MAX;
-                (format!("{}: more than {most} stand before each other", shown()), "leave some of them out")
+                (format!("{}: the chain is longer than {most}", shown()), "remove some of the calls")
             };
             problems.error("layers", call.dependency.span, message, help);
         }
@@ -80,7 +78,7 @@ fn follow<'a>(
 }
 
 impl Scenario {
-    /// Dependencies that others of the scenario call, whether or not the book knows them.
+    /// Dependencies that others of the scenario call; the book need not know them.
     pub(super) fn inner_dependencies(&self) -> BTreeSet<DependencyName> {
         let calls = self.dependencies.values().flat_map(|at| &at.value.calls);
         calls.map(|call| call.dependency.value.clone()).collect()

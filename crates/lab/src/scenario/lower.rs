@@ -1,20 +1,20 @@
-//! Turns validated nodes into a [`Scenario`], and checks what no single key can show: phases that overlap, numbers
-//! that contradict each other, expectations that cannot be read.
+//! Turns validated nodes into a [`Scenario`], and checks what concerns several keys: overlapping phases, contradicting
+//! numbers, invalid expectations.
 //!
-//! Invariant: a value that validation has reported is passed over here in silence, so no mistake is reported twice.
+//! Invariant: a value that validation has reported is skipped here, so that no mistake is reported twice.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::expectation::Expectation;
 use super::{
-    Arrival, Behaviour, Capacity, Fault, FaultKind, Flow, InnerCall, Latency, Mood, Phase, Reach, Scenario,
-    Spacing, layers,
+    Arrival, ArrivalPattern, ArrivalScope, Behaviour, Capacity, FailureMode, FailurePhase, FaultKind,
+    InnerCall, Latency, NodeFault, Scenario, Spacing, layers,
 };
-use redrive_core::book::lower::{at, duration_of, key_span, number_of, text_of};
 use redrive_core::book::model::At;
-use redrive_core::book::problem::{Problem, Problems, Severity, Span};
-use redrive_core::book::yaml::{Node, Value};
+use redrive_core::book::parse::{at, duration_of, key_span, number_of, text_of};
+use redrive_core::book::problem::{BookSpan, Problem, ProblemSeverity, Problems};
+use redrive_core::book::yaml::{YamlNode, YamlValue};
 use redrive_core::event::attribute::EventType;
 use redrive_core::ids::DependencyName;
 use redrive_core::limits;
@@ -22,16 +22,21 @@ use redrive_core::text::{self, Rate, Share};
 
 const DAY: Duration = Duration::from_hours(24);
 
-/// Lowers a whole scenario; none if it lacks what nothing can be made of.
-pub(super) fn lower(root: &Node, problems: &mut Problems) -> Option<Scenario> {
+/// None without a duration.
+pub(super) fn lower(root: &YamlNode, problems: &mut Problems) -> Option<Scenario> {
     let duration = duration_of(root, "duration")?;
     if duration.is_zero() {
-        let help = "give it the time that events arrive for, such as 30m";
-        problems.error("out-of-range", key_span(root, "duration"), "nothing arrives in no time", help);
+        let help = "state how long events arrive, such as 30m";
+        problems.error(
+            "out-of-range",
+            key_span(root, "duration"),
+            "`duration` must be greater than zero",
+            help,
+        );
     }
     let nodes = number_of(root, "nodes").unwrap_or(1);
     let settle = duration_of(root, "settle").unwrap_or(limits::SIMULATION_SETTLE_DEFAULT);
-    check_what_never_happens(root, duration, settle, problems);
+    check_unreached(root, duration, settle, problems);
     Some(Scenario {
         about: text_of(root, "about"),
         duration,
@@ -44,31 +49,27 @@ pub(super) fn lower(root: &Node, problems: &mut Problems) -> Option<Scenario> {
     })
 }
 
-fn items<'a>(root: &'a Node, key: &str) -> &'a [Node] {
-    root.get(key).map(Node::items).unwrap_or_default()
+fn items<'a>(root: &'a YamlNode, key: &str) -> &'a [YamlNode] {
+    root.get(key).map(YamlNode::items).unwrap_or_default()
 }
 
-/// Nothing arrives once the duration is over. A phase or a fault may still matter to what is left to be delivered
-/// then, until the run ends for good.
-fn check_what_never_happens(root: &Node, duration: Duration, settle: Duration, problems: &mut Problems) {
+/// Events arrive within the duration only. Phases and faults matter until the run ends.
+fn check_unreached(root: &YamlNode, duration: Duration, settle: Duration, problems: &mut Problems) {
     let shown = text::show_duration;
     let all = items(root, "arrivals");
-    let is_late = |node: &Node| duration_of(node, "from").is_some_and(|from| from >= duration);
-    let severity = if all.iter().all(is_late) { Severity::Error } else { Severity::Warning };
+    let is_late = |node: &YamlNode| duration_of(node, "from").is_some_and(|from| from >= duration);
+    let severity = if all.iter().all(is_late) { ProblemSeverity::Error } else { ProblemSeverity::Warning };
     for node in all.iter().filter(|node| is_late(node)) {
         problems.add(Problem {
             severity,
             code: "never-happens",
             span: key_span(node, "from"),
-            message: format!(
-                "none of these arrive: events come for {}, which is over by then",
-                shown(duration)
-            ),
-            help: "let `from` be earlier, or `duration` longer".to_owned(),
+            message: format!("none of these arrive: the duration is {}", shown(duration)),
+            help: "make `from` earlier, or `duration` longer".to_owned(),
         });
     }
     let over_at = duration.saturating_add(settle);
-    let dependencies = root.get("dependencies").map(Node::entries).unwrap_or_default();
+    let dependencies = root.get("dependencies").map(YamlNode::entries).unwrap_or_default();
     let phases = dependencies.iter().flat_map(|(_, node)| items(node, "phases")).map(|node| (node, "phase"));
     let faults = items(root, "faults").iter().map(|node| (node, "fault"));
     for (node, what) in phases.chain(faults) {
@@ -77,32 +78,35 @@ fn check_what_never_happens(root: &Node, duration: Duration, settle: Duration, p
         }
         let (duration, settle) = (shown(duration), shown(settle));
         problems.add(Problem {
-            severity: Severity::Warning,
+            severity: ProblemSeverity::Warning,
             code: "never-happens",
             span: key_span(node, "at"),
             message: format!(
-                "this {what} never happens: the run is over by then, after {duration} of events and {settle} to settle"
+                "this {what} starts after the end of the run, {duration} of events and {settle} to settle"
             ),
-            help: format!("let the {what} begin earlier, or make `duration` or `settle` longer"),
+            help: format!("start the {what} earlier, or make `duration` or `settle` longer"),
         });
     }
 }
 
-fn arrivals(root: &Node, duration: Duration, problems: &mut Problems) -> Vec<Arrival> {
+fn arrivals(root: &YamlNode, duration: Duration, problems: &mut Problems) -> Vec<Arrival> {
     let mut arrivals = Vec::new();
     let mut events = 0.0;
     for node in items(root, "arrivals") {
         let Some(arrival) = arrival(node, duration, problems) else { continue };
         if arrival.until <= arrival.from && arrival.from < duration {
-            let message = "it ends before it begins, so nothing arrives";
-            problems.error("out-of-range", key_span(node, "until"), message, "let `until` come after `from`");
+            let message = "`until` is not after `from`, so nothing arrives";
+            problems.error(
+                "out-of-range",
+                key_span(node, "until"),
+                message,
+                "make `until` later than `from`",
+            );
         }
         events += expected_events(&arrival);
         if events > limits::SIMULATION_EVENTS_MAX as f64 {
-            let message = format!(
-                "that makes more than {} events in all",
-                text::show_count(limits::SIMULATION_EVENTS_MAX)
-            );
+            let most = text::show_count(limits::SIMULATION_EVENTS_MAX);
+            let message = format!("the scenario has more than {most} events");
             problems.error("too-many-events", node.span, message, "shorten the scenario, or lower its rates");
             break;
         }
@@ -111,29 +115,29 @@ fn arrivals(root: &Node, duration: Duration, problems: &mut Problems) -> Vec<Arr
     arrivals
 }
 
-/// About how many events it brings.
+/// The approximate number of events.
 pub(super) fn expected_events(arrival: &Arrival) -> f64 {
     let lasting = arrival.until.saturating_sub(arrival.from);
     match &arrival.flow {
-        Flow::Steady { rate, .. } => rate.as_per_second() * lasting.as_secs_f64(),
-        Flow::Wave { low, high, .. } => {
+        ArrivalPattern::Steady { rate, .. } => rate.as_per_second() * lasting.as_secs_f64(),
+        ArrivalPattern::Wave { low, high, .. } => {
             f64::midpoint(low.as_per_second(), high.as_per_second()) * lasting.as_secs_f64()
         }
-        Flow::Bursts { size, every: None } => f64::from(*size),
-        Flow::Bursts { size, every: Some(every) } => {
+        ArrivalPattern::Bursts { size, every: None } => f64::from(*size),
+        ArrivalPattern::Bursts { size, every: Some(every) } => {
             f64::from(*size) * (lasting.as_secs_f64() / every.as_secs_f64() + 1.0)
         }
-        Flow::Trace { times, .. } => times.len() as f64,
+        ArrivalPattern::Trace { times, .. } => times.len() as f64,
     }
 }
 
-fn arrival(node: &Node, duration: Duration, problems: &mut Problems) -> Option<Arrival> {
-    // A type that stands for all that fit is one that fits, and would be taken by the same rows.
+fn arrival(node: &YamlNode, duration: Duration, problems: &mut Problems) -> Option<Arrival> {
+    // A pattern becomes one matching type, which the same rows receive.
     let event_type = at(node.get("type")?, |text| EventType::new(&text.replace('*', "any")).ok())?;
-    let is_every = node.get("type").and_then(Node::text) == Some("*");
+    let is_every = node.get("type").and_then(YamlNode::text) == Some("*");
     Some(Arrival {
         event_type,
-        reach: if is_every { Reach::EveryRow } else { Reach::OneType },
+        scope: if is_every { ArrivalScope::EveryRow } else { ArrivalScope::OneType },
         sessions: number_of(node, "sessions"),
         poison: share_of(node, "poison").unwrap_or(Share::NONE),
         from: duration_of(node, "from").unwrap_or_default(),
@@ -142,48 +146,47 @@ fn arrival(node: &Node, duration: Duration, problems: &mut Problems) -> Option<A
     })
 }
 
-fn flow(node: &Node, problems: &mut Problems) -> Option<Flow> {
-    let spacing = match node.get("spacing").and_then(Node::text) {
+fn flow(node: &YamlNode, problems: &mut Problems) -> Option<ArrivalPattern> {
+    let spacing = match node.get("spacing").and_then(YamlNode::text) {
         Some("even") => Spacing::Even,
         Some(_) | None => Spacing::Random,
     };
     if node.get("rate").is_some() {
-        return Some(Flow::Steady { rate: rate_of(node, "rate")?, spacing });
+        return Some(ArrivalPattern::Steady { rate: rate_of(node, "rate")?, spacing });
     }
     if node.get("spacing").is_some() && node.get("wave").is_none() {
-        let message = "`spacing` has no meaning here: what comes in bursts or from a trace has its own";
-        problems.error("excluded-key", key_span(node, "spacing"), message, "leave `spacing` out");
+        let message = "`spacing` applies to `rate` and `wave` only";
+        problems.error("excluded-key", key_span(node, "spacing"), message, "remove `spacing`");
     }
     if let Some(wave) = node.get("wave") {
         let (low, high) = (rate_of(wave, "low")?, rate_of(wave, "high")?);
         if high < low {
-            let message = format!("the wave is higher at its beginning ({low}) than in its middle ({high})");
-            problems.error("out-of-range", key_span(wave, "high"), message, "let `high` be the larger one");
+            let message = format!("`high` ({high}) is below `low` ({low})");
+            problems.error("out-of-range", key_span(wave, "high"), message, "make `high` the larger one");
         }
         let every = not_zero(wave, "every", problems).unwrap_or(DAY);
-        return Some(Flow::Wave { low, high, every, spacing });
+        return Some(ArrivalPattern::Wave { low, high, every, spacing });
     }
     if let Some(bursts) = node.get("bursts") {
         let every = not_zero(bursts, "every", problems);
-        return Some(Flow::Bursts { size: number_of(bursts, "size")?, every });
+        return Some(ArrivalPattern::Bursts { size: number_of(bursts, "size")?, every });
     }
     let file = at(node.get("trace")?, |text| Some(text.to_owned()))?;
-    Some(Flow::Trace { file, times: Vec::new() })
+    Some(ArrivalPattern::Trace { file, times: Vec::new() })
 }
 
-/// The duration under a key; nothing at all would never pass.
-fn not_zero(node: &Node, key: &str, problems: &mut Problems) -> Option<Duration> {
+fn not_zero(node: &YamlNode, key: &str, problems: &mut Problems) -> Option<Duration> {
     let span = duration_of(node, key)?;
     if span.is_zero() {
-        let message = format!("`{key}` is no time at all");
+        let message = format!("`{key}` must be greater than zero");
         problems.error("out-of-range", key_span(node, key), message, "such as 10m");
         return None;
     }
     Some(span)
 }
 
-fn dependencies(root: &Node, problems: &mut Problems) -> BTreeMap<DependencyName, At<Behaviour>> {
-    let entries = root.get("dependencies").map(Node::entries).unwrap_or_default();
+fn dependencies(root: &YamlNode, problems: &mut Problems) -> BTreeMap<DependencyName, At<Behaviour>> {
+    let entries = root.get("dependencies").map(YamlNode::entries).unwrap_or_default();
     let mut found = BTreeMap::new();
     for (key, node) in entries {
         let Some(name) = key.text().and_then(|text| DependencyName::new(text).ok()) else { continue };
@@ -200,9 +203,9 @@ fn dependencies(root: &Node, problems: &mut Problems) -> BTreeMap<DependencyName
     found
 }
 
-fn inner_calls(node: &Node) -> Vec<InnerCall> {
-    let entries = node.get("calls").map(Node::entries).unwrap_or_default();
-    let call = |(key, node): &(Node, Node)| {
+fn inner_calls(node: &YamlNode) -> Vec<InnerCall> {
+    let entries = node.get("calls").map(YamlNode::entries).unwrap_or_default();
+    let call = |(key, node): &(YamlNode, YamlNode)| {
         Some(InnerCall {
             dependency: at(key, |text| DependencyName::new(text).ok())?,
             attempts: number_of(node, "attempts").unwrap_or(1),
@@ -213,8 +216,8 @@ fn inner_calls(node: &Node) -> Vec<InnerCall> {
     entries.iter().filter_map(call).collect()
 }
 
-/// A single duration stands for both.
-fn latency_at(node: &Node, key: &str, problems: &mut Problems) -> Option<Latency> {
+/// A single duration is both p50 and p99.
+fn latency_at(node: &YamlNode, key: &str, problems: &mut Problems) -> Option<Latency> {
     if let Some(both) = duration_of(node, key) {
         return Some(Latency { p50: both, p99: both });
     }
@@ -222,82 +225,85 @@ fn latency_at(node: &Node, key: &str, problems: &mut Problems) -> Option<Latency
     let (p50, p99) = (duration_of(node, "p50")?, duration_of(node, "p99")?);
     let help = "such as { p50: 20ms, p99: 200ms }";
     if p50.is_zero() {
-        problems.error("out-of-range", key_span(node, "p50"), "a call takes some time", help);
+        problems.error("out-of-range", key_span(node, "p50"), "`p50` must be greater than zero", help);
     } else if p99 < p50 {
-        let message = "99 of 100 calls cannot be quicker than half of them";
+        let message = "`p99` is below `p50`";
         problems.error("out-of-range", key_span(node, "p99"), message, help);
     }
     Some(Latency { p50, p99 })
 }
 
-fn capacity(node: &Node, problems: &mut Problems) -> Capacity {
+fn capacity(node: &YamlNode, problems: &mut Problems) -> Capacity {
     let capacity = Capacity {
         rate: rate_of(node, "rate"),
         concurrent: number_of(node, "concurrent"),
         queue: number_of(node, "queue"),
         collapse: share_of(node, "collapse"),
     };
-    if node.get("rate").is_none() && node.get("concurrent").is_none() && matches!(node.value, Value::Map(_)) {
-        let help = "give `rate`, `concurrent` or both";
-        problems.error("missing-key", node.span, "a capacity needs something that is limited", help);
+    if node.get("rate").is_none()
+        && node.get("concurrent").is_none()
+        && matches!(node.value, YamlValue::Map(_))
+    {
+        let help = "add `rate`, `concurrent` or both";
+        problems.error("missing-key", node.span, "a capacity needs `rate` or `concurrent`", help);
     }
     capacity
 }
 
-fn phases(node: &Node, problems: &mut Problems) -> Vec<Phase> {
-    let read = |node: &Node, problems: &mut Problems| {
-        let phase = Phase {
+fn phases(node: &YamlNode, problems: &mut Problems) -> Vec<FailurePhase> {
+    let read = |node: &YamlNode, problems: &mut Problems| {
+        let phase = FailurePhase {
             at: duration_of(node, "at")?,
             lasting: not_zero(node, "for", problems)?,
-            mood: mood(node, problems)?,
+            mode: failure_mode(node, problems)?,
         };
         Some((phase, node.span))
     };
-    let mut phases: Vec<(Phase, Span)> =
+    let mut phases: Vec<(FailurePhase, BookSpan)> =
         items(node, "phases").iter().filter_map(|node| read(node, problems)).collect();
     phases.sort_by_key(|(phase, _)| phase.at);
     for pair in phases.windows(2) {
         let [(first, first_span), (second, span)] = pair else { continue };
         if second.at < first.until() {
             let line = first_span.position.line;
-            let message =
-                format!("the phase on line {line} lasts until {}", text::show_duration(first.until()));
-            problems.error("phases-overlap", *span, message, "let one begin when the other has ended");
+            let until = text::show_duration(first.until());
+            let message = format!("this phase overlaps that on line {line}, which lasts until {until}");
+            problems.error("phases-overlap", *span, message, "start one after the other has ended");
         }
     }
     phases.into_iter().map(|(phase, _)| phase).collect()
 }
 
-fn mood(node: &Node, problems: &mut Problems) -> Option<Mood> {
-    match node.get("is").and_then(Node::text) {
-        Some("down") => return Some(Mood::Down),
-        Some("hanging") => return Some(Mood::Hanging),
+fn failure_mode(node: &YamlNode, problems: &mut Problems) -> Option<FailureMode> {
+    match node.get("is").and_then(YamlNode::text) {
+        Some("down") => return Some(FailureMode::Down),
+        Some("hanging") => return Some(FailureMode::Hanging),
         Some(_) | None => {}
     }
     if node.get("slow").is_some() {
-        return latency_at(node, "slow", problems).map(Mood::Slow);
+        return latency_at(node, "slow", problems).map(FailureMode::Slow);
     }
     if let Some(throttled) = node.get("throttled") {
         let retry_after = duration_of(throttled, "retry_after");
-        return Some(Mood::Throttled { rate: rate_of(throttled, "rate")?, retry_after });
+        return Some(FailureMode::Throttled { rate: rate_of(throttled, "rate")?, retry_after });
     }
     let fails = node.get("fails")?;
     let one = std::slice::from_ref(fails);
     let rows = if fails.items().is_empty() { one } else { fails.items() };
-    // A status alone is that of all calls.
-    let row = |node: &Node| match node.text() {
+    // A status alone applies to all calls.
+    let row = |node: &YamlNode| match node.text() {
         Some(status) => Some((status.parse().ok()?, Share::ALL)),
         None => Some((number_of(node, "status")?, share_of(node, "share").unwrap_or(Share::ALL))),
     };
     let rows: Vec<(u16, Share)> = rows.iter().filter_map(row).collect();
     if rows.iter().map(|(_, share)| share.get()).sum::<f64>() > 1.0 + 1e-9 {
-        let message = "the shares of these failures come to more than all calls";
-        problems.error("out-of-range", fails.span, message, "let them come to 100% at most");
+        let message = "the shares of these failures add up to more than 100%";
+        problems.error("out-of-range", fails.span, message, "reduce them to 100% at most");
     }
-    Some(Mood::Failing(rows))
+    Some(FailureMode::Failing(rows))
 }
 
-fn faults(root: &Node, nodes: u32, problems: &mut Problems) -> Vec<Fault> {
+fn faults(root: &YamlNode, nodes: u32, problems: &mut Problems) -> Vec<NodeFault> {
     let mut faults = Vec::new();
     for node in items(root, "faults") {
         let kinds = [("restart", FaultKind::Restart), ("store_stall", FaultKind::StoreStall)];
@@ -305,17 +311,22 @@ fn faults(root: &Node, nodes: u32, problems: &mut Problems) -> Vec<Fault> {
         let (Some(from), Some((kind, lasting))) = (duration_of(node, "at"), found) else { continue };
         let of_node = number_of(node, "node");
         if let Some(missing) = of_node.filter(|of_node: &u32| *of_node > nodes) {
-            let message = format!("there is no node {missing} among {nodes}");
-            problems.error("out-of-range", key_span(node, "node"), message, "raise `nodes`, or name another");
+            let message = format!("there is no node {missing}: the scenario has {nodes}");
+            problems.error(
+                "out-of-range",
+                key_span(node, "node"),
+                message,
+                "raise `nodes`, or use another node",
+            );
         }
-        let fault = Fault { at: from, lasting, node: of_node, kind };
-        let beside = |other: &Fault| {
+        let fault = NodeFault { at: from, lasting, node: of_node, kind };
+        let beside = |other: &NodeFault| {
             let same = other.node.is_none() || fault.node.is_none() || other.node == fault.node;
             same && fault.at < other.until() && other.at < fault.until()
         };
         if faults.iter().any(beside) {
-            let message = "another fault of that node lasts while this one begins";
-            problems.error("faults-overlap", node.span, message, "let one begin when the other has ended");
+            let message = "this fault overlaps another one of that node";
+            problems.error("faults-overlap", node.span, message, "start one after the other has ended");
         }
         faults.push(fault);
     }
@@ -323,7 +334,7 @@ fn faults(root: &Node, nodes: u32, problems: &mut Problems) -> Vec<Fault> {
     faults
 }
 
-fn expectations(root: &Node, problems: &mut Problems) -> Vec<At<Expectation>> {
+fn expectations(root: &YamlNode, problems: &mut Problems) -> Vec<At<Expectation>> {
     let mut found = Vec::new();
     for node in items(root, "expect") {
         let Some(text) = node.text() else { continue };
@@ -335,10 +346,10 @@ fn expectations(root: &Node, problems: &mut Problems) -> Vec<At<Expectation>> {
     found
 }
 
-fn rate_of(node: &Node, key: &str) -> Option<Rate> {
+fn rate_of(node: &YamlNode, key: &str) -> Option<Rate> {
     text::parse_rate(node.get(key)?.text()?).ok()
 }
 
-fn share_of(node: &Node, key: &str) -> Option<Share> {
+fn share_of(node: &YamlNode, key: &str) -> Option<Share> {
     text::parse_share(node.get(key)?.text()?).ok()
 }

@@ -1,4 +1,4 @@
-//! Every key of a scenario as a Markdown page, straight from the schema, so that it cannot be out of date.
+//! Every key of a scenario as a Markdown page, generated from the schema.
 
 use std::fmt::Write;
 
@@ -7,13 +7,12 @@ use super::schema::SCENARIO;
 use crate::report::reference::push_keys;
 use redrive_core::book::Connectors;
 
-/// The page.
 #[must_use]
 pub fn reference() -> String {
     let mut page = String::from(
         "# Every key of a scenario\n\n\
-         Made from the same tables that `redrive simulate` and `redrive schema scenario` use; \
-         [Simulating](simulating.md) shows them at work.\n",
+         Generated from the tables that `redrive simulate` and `redrive schema scenario` use; \
+         [Simulating](simulating.md) has examples.\n",
     );
     push_keys(&mut page, &SCENARIO, &Connectors::default());
     expectations(&mut page);
@@ -24,7 +23,7 @@ fn expectations(page: &mut String) {
     let _ = writeln!(
         page,
         "\n## The language of expectations\n\n`METRIC [of DEPENDENCY] OP VALUE`. OP is `==`, `!=`, `<`, `<=`, `>` \
-         or `>=`.\n\n| metric | is compared with | what it is | without `of` |\n| --- | --- | --- | --- |"
+         or `>=`.\n\n| metric | compared with | meaning | without `of` |\n| --- | --- | --- | --- |"
     );
     for metric in expectation::metrics() {
         let (name, unit, about) = (metric.name, metric.unit(), metric.about);

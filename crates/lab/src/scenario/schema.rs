@@ -1,219 +1,221 @@
-//! The format of a scenario as data, in the same tables as the rule book's.
+//! The format of a scenario, in the same tables as that of the rule book.
 
-use redrive_core::book::schema::{Object, OneOf, Type, key, required};
+use redrive_core::book::schema::{ObjectSchema, OneOf, ValueType, key, required};
 use redrive_core::limits;
 
-/// A whole scenario.
-pub static SCENARIO: Object = Object::new(
+pub static SCENARIO: ObjectSchema = ObjectSchema::new(
     "a scenario",
-    "What the world does to a rule book, and what is expected of the outcome.",
+    "Arrivals, failures of dependencies and faults of Redrive, with the expected outcome.",
     &[
-        required("version", Type::Count { min: 1, max: 1 }, "The version of the format: 1."),
-        key("about", Type::Text, "What it is about, in a sentence."),
-        required("duration", Type::Duration, "For how long events arrive, such as 30m."),
+        required("version", ValueType::Count { min: 1, max: 1 }, "The version of the format: 1."),
+        key("about", ValueType::Text, "A description, in a sentence."),
+        required("duration", ValueType::Duration, "How long events arrive, such as 30m."),
         key(
             "settle",
-            Type::Duration,
-            "For how long after that the run waits for everything to settle (default 1d).",
+            ValueType::Duration,
+            "How long the run continues after that to finish deliveries (default 1d).",
         ),
         key(
             "nodes",
-            Type::Count { min: 1, max: limits::SIMULATION_NODES_MAX as u64 },
-            "How many nodes share the work, each with breakers of its own (default 1).",
+            ValueType::Count { min: 1, max: limits::SIMULATION_NODES_MAX as u64 },
+            "How many nodes share the work, each with its own breakers (default 1).",
         ),
         key(
             "arrivals",
-            Type::ListOf(&Type::Object(&ARRIVAL)),
+            ValueType::ListOf(&ValueType::Object(&ARRIVAL)),
             "What arrives (default: every row of the book with `facts: { rate }`, at that rate).",
         ),
         key(
             "dependencies",
-            Type::MapOf(&Type::Object(&BEHAVIOUR)),
-            "How dependencies of the book behave; `all` stands for those that are not named (default: always well).",
+            ValueType::MapOf(&ValueType::Object(&BEHAVIOUR)),
+            "How dependencies of the book behave; `all` is for those that are not named (default: always healthy).",
         ),
-        key("faults", Type::ListOf(&Type::Object(&FAULT)), "What happens to Redrive itself."),
+        key("faults", ValueType::ListOf(&ValueType::Object(&FAULT)), "Faults of Redrive itself."),
         key(
             "expect",
-            Type::ListOf(&Type::Text),
-            "What is expected of the outcome: METRIC [of NAME] OP VALUE, such as \"dead_letters == 0\".",
+            ValueType::ListOf(&ValueType::Text),
+            "The expected outcome: METRIC [of NAME] OP VALUE, such as \"dead_letters == 0\".",
         ),
     ],
 );
 
-/// Events of one type.
-static ARRIVAL: Object = Object {
+static ARRIVAL: ObjectSchema = ObjectSchema {
     name: "an arrival",
     about: "Events of one type, and how they arrive.",
     fields: &[
         required(
             "type",
-            Type::EventPattern,
-            "The type. A `*` in it stands for one type that fits, alone for one of each row of the book.",
+            ValueType::EventPattern,
+            "The type. A `*` in it is replaced to give one matching type; alone, it gives one type for each row of the book.",
         ),
-        key("rate", Type::Rate, "They arrive at that rate."),
-        key("wave", Type::Object(&WAVE), "They arrive at a rate that rises and falls."),
-        key("bursts", Type::Object(&BURSTS), "Many arrive at one moment."),
-        key("trace", Type::Text, "They arrive as recorded in that file: one time in each line."),
+        key("rate", ValueType::Rate, "A constant rate."),
+        key("wave", ValueType::Object(&WAVE), "A rate that rises and falls."),
+        key("bursts", ValueType::Object(&BURSTS), "Many events at one moment."),
+        key("trace", ValueType::Text, "A file of recorded arrivals, one time in each line."),
         key(
             "spacing",
-            Type::Word(&["random", "even"]),
-            "`random` as those of many senders (default), or `even`; with `rate` and `wave`.",
+            ValueType::Word(&["random", "even"]),
+            "`random`, as from many senders (default), or `even`; for `rate` and `wave`.",
         ),
         key(
             "sessions",
-            Type::Count { min: 1, max: limits::SIMULATION_SESSIONS_MAX as u64 },
-            "Over how many sessions they are spread (default: they have none).",
+            ValueType::Count { min: 1, max: limits::SIMULATION_SESSIONS_MAX as u64 },
+            "The number of sessions that they belong to (default: none).",
         ),
-        key("poison", Type::Share, "The share of them that every target rejects with 422 (default 0%)."),
-        key("from", Type::Duration, "When the first may arrive (default 0s)."),
-        key("until", Type::Duration, "When no more arrive (default: the scenario's `duration`)."),
+        key("poison", ValueType::Share, "The share that every target rejects with 422 (default 0%)."),
+        key("from", ValueType::Duration, "The start (default 0s)."),
+        key("until", ValueType::Duration, "The end (default: the scenario's `duration`)."),
     ],
     includes: &[],
     one_of: OneOf::Keys(&["rate", "wave", "bursts", "trace"]),
 };
 
-static WAVE: Object = Object::new(
+static WAVE: ObjectSchema = ObjectSchema::new(
     "a wave",
     "A rate that rises evenly from `low` to `high` and falls back.",
     &[
-        required("low", Type::Rate, "The rate at the beginning and the end of each wave."),
-        required("high", Type::Rate, "The rate in the middle of it."),
-        key("every", Type::Duration, "How long a wave is (default 1d)."),
+        required("low", ValueType::Rate, "The rate at the start and the end of each wave."),
+        required("high", ValueType::Rate, "The rate in the middle."),
+        key("every", ValueType::Duration, "The length of a wave (default 1d)."),
     ],
 );
 
-static BURSTS: Object = Object::new(
+static BURSTS: ObjectSchema = ObjectSchema::new(
     "bursts",
     "Many events at one moment.",
     &[
         required(
             "size",
-            Type::Count { min: 1, max: limits::SIMULATION_BURST_MAX as u64 },
-            "How many arrive together.",
+            ValueType::Count { min: 1, max: limits::SIMULATION_BURST_MAX as u64 },
+            "How many events arrive together.",
         ),
-        key("every", Type::Duration, "How often (default: once)."),
+        key("every", ValueType::Duration, "The interval (default: one burst)."),
     ],
 );
 
-static BEHAVIOUR: Object = Object::new(
+static BEHAVIOUR: ObjectSchema = ObjectSchema::new(
     "a dependency",
     "How a dependency behaves over time.",
     &[
         key(
             "latency",
-            Type::ShortOrLong(&Type::Duration, &LATENCY),
-            "How long a call takes while all is well (default: up to the book's fact `p99`, else 20ms and 200ms).",
+            ValueType::ShortOrLong(&ValueType::Duration, &LATENCY),
+            "How long a call takes while it is healthy (default: from the book's fact `p99`, else 20ms and 200ms).",
         ),
-        key("capacity", Type::Object(&CAPACITY), "How much it can take (default: everything)."),
-        key("phases", Type::ListOf(&Type::Object(&PHASE)), "When it is not well; they do not overlap."),
+        key("capacity", ValueType::Object(&CAPACITY), "How many calls it can handle (default: unlimited)."),
+        key(
+            "phases",
+            ValueType::ListOf(&ValueType::Object(&PHASE)),
+            "When and how it fails; phases must not overlap.",
+        ),
         key(
             "calls",
-            Type::MapOf(&Type::Object(&INNER_CALL)),
-            "What it calls itself to answer, one after the other; the rule book need not know those.",
+            ValueType::MapOf(&ValueType::Object(&INNER_CALL)),
+            "The dependencies that it calls to answer, one after the other; the rule book need not know them.",
         ),
     ],
 );
 
-static INNER_CALL: Object = Object::new(
+static INNER_CALL: ObjectSchema = ObjectSchema::new(
     "a call of a dependency",
-    "How a dependency calls another, and how often it tries by itself: layers of retries multiply.",
+    "How a dependency calls another, with retries of its own: retries of nested layers multiply.",
     &[
         key(
             "attempts",
-            Type::Count { min: 1, max: limits::SIMULATION_INNER_ATTEMPTS_MAX as u64 },
-            "How often it tries at most until it is answered well (default 1).",
+            ValueType::Count { min: 1, max: limits::SIMULATION_INNER_ATTEMPTS_MAX as u64 },
+            "The most attempts until one succeeds (default 1).",
         ),
-        key("wait", Type::Duration, "How long it waits before it tries again (default 0s)."),
-        key("timeout", Type::Duration, "How long it waits for an answer (default 5s)."),
+        key("wait", ValueType::Duration, "The delay between attempts (default 0s)."),
+        key("timeout", ValueType::Duration, "The timeout of an attempt (default 5s)."),
     ],
 );
 
-static LATENCY: Object = Object::new(
+static LATENCY: ObjectSchema = ObjectSchema::new(
     "a latency",
-    "How long calls take; a single duration stands for both.",
+    "How long calls take; a single duration sets both.",
     &[
-        required("p50", Type::Duration, "Half of the calls take no longer."),
-        required("p99", Type::Duration, "99 of 100 calls take no longer."),
+        required("p50", ValueType::Duration, "Half of the calls take no longer."),
+        required("p99", ValueType::Duration, "99 of 100 calls take no longer."),
     ],
 );
 
-static CAPACITY: Object = Object::new(
+static CAPACITY: ObjectSchema = ObjectSchema::new(
     "a capacity",
-    "What it cannot take at once waits inside it, whether or not its caller still waits too.",
+    "Further calls queue inside the dependency, whether or not their caller still waits.",
     &[
-        key("rate", Type::Rate, "Calls that it can begin in a time."),
+        key("rate", ValueType::Rate, "Calls that it can start."),
         key(
             "concurrent",
-            Type::Count { min: 1, max: limits::SIMULATION_CONCURRENT_MAX as u64 },
-            "Calls that it can work on at once.",
+            ValueType::Count { min: 1, max: limits::SIMULATION_CONCURRENT_MAX as u64 },
+            "Calls that it can handle at once.",
         ),
         key(
             "queue",
-            Type::Count { min: 0, max: limits::SIMULATION_INSIDE_MAX as u64 },
-            "Calls that may wait inside it; one more is answered with 503 at once (default 10000).",
+            ValueType::Count { min: 0, max: limits::SIMULATION_INSIDE_MAX as u64 },
+            "Calls in its queue; further ones are answered with 503 (default 10000).",
         ),
         key(
             "collapse",
-            Type::Share,
-            "By how much the work on a call grows for each hundred calls that wait inside it (default 0%).",
+            ValueType::Share,
+            "How much longer a call takes for each hundred calls in the queue (default 0%).",
         ),
     ],
 );
 
-static PHASE: Object = Object {
+static PHASE: ObjectSchema = ObjectSchema {
     name: "a phase",
-    about: "A time in which a dependency is not well.",
+    about: "A time in which a dependency fails.",
     fields: &[
-        required("at", Type::Duration, "When it begins."),
-        required("for", Type::Duration, "How long it lasts."),
+        required("at", ValueType::Duration, "The start."),
+        required("for", ValueType::Duration, "The duration."),
         key(
             "is",
-            Type::Word(&["down", "hanging"]),
-            "`down`: nobody listens there. `hanging`: it takes calls and never answers.",
+            ValueType::Word(&["down", "hanging"]),
+            "`down`: connections are refused. `hanging`: calls are accepted and never answered.",
         ),
-        key("slow", Type::ShortOrLong(&Type::Duration, &LATENCY), "How long calls take then."),
+        key("slow", ValueType::ShortOrLong(&ValueType::Duration, &LATENCY), "How long calls take meanwhile."),
         key(
             "fails",
-            Type::OneOrMany(&Type::ShortOrLong(&STATUS, &FAILS)),
-            "The status that it answers with, and in which share of calls; a status alone is that of all calls.",
+            ValueType::OneOrMany(&ValueType::ShortOrLong(&STATUS, &FAILS)),
+            "The status of its answers and the share of calls; a status alone applies to all calls.",
         ),
-        key("throttled", Type::Object(&THROTTLED), "It takes few calls and answers the others with 429."),
+        key("throttled", ValueType::Object(&THROTTLED), "Calls above a rate are answered with 429."),
     ],
     includes: &[],
     one_of: OneOf::Keys(&["is", "slow", "fails", "throttled"]),
 };
 
-const STATUS: Type = Type::Count { min: 300, max: 599 };
+const STATUS: ValueType = ValueType::Count { min: 300, max: 599 };
 
-static FAILS: Object = Object::new(
+static FAILS: ObjectSchema = ObjectSchema::new(
     "a failure",
     "A status and the share of calls that get it.",
     &[
         required("status", STATUS, "The HTTP status."),
-        key("share", Type::Share, "The share of calls that get it (default 100%)."),
+        key("share", ValueType::Share, "The share of calls that get it (default 100%)."),
     ],
 );
 
-static THROTTLED: Object = Object::new(
+static THROTTLED: ObjectSchema = ObjectSchema::new(
     "a throttling",
-    "So many calls are taken in a time, and the others answered with 429.",
+    "Calls above the rate are answered with 429.",
     &[
-        required("rate", Type::Rate, "How many calls it takes."),
-        key("retry_after", Type::Duration, "How long it asks the others to wait (default: it does not say)."),
+        required("rate", ValueType::Rate, "The rate of calls that it accepts."),
+        key("retry_after", ValueType::Duration, "The `Retry-After` of the other answers (default: none)."),
     ],
 );
 
-static FAULT: Object = Object {
+static FAULT: ObjectSchema = ObjectSchema {
     name: "a fault",
-    about: "Something that happens to Redrive itself.",
+    about: "A fault of Redrive itself.",
     fields: &[
-        required("at", Type::Duration, "When it begins."),
-        key("restart", Type::Duration, "It goes down without a word, for so long."),
-        key("store_stall", Type::Duration, "Its store takes no writes, for so long."),
+        required("at", ValueType::Duration, "The start."),
+        key("restart", ValueType::Duration, "It crashes and restarts after that time."),
+        key("store_stall", ValueType::Duration, "Its store accepts no writes for that time."),
         key(
             "node",
-            Type::Count { min: 1, max: limits::SIMULATION_NODES_MAX as u64 },
-            "To which node, counted from 1 (default: all of them).",
+            ValueType::Count { min: 1, max: limits::SIMULATION_NODES_MAX as u64 },
+            "The node, counted from 1 (default: all).",
         ),
     ],
     includes: &[],

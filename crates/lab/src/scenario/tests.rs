@@ -56,23 +56,23 @@ fn a_whole_scenario_is_read() {
     assert_eq!(types, ["orders.placed", "mail.any", "jobs.batch", "clicks"]);
     let batch = &scenario.arrivals[2];
     assert_eq!((batch.from, batch.until, batch.poison.get()), (minutes(1), minutes(20), 0.05));
-    assert_eq!(batch.flow, Flow::Bursts { size: 1_000, every: Some(minutes(10)) });
+    assert_eq!(batch.flow, ArrivalPattern::Bursts { size: 1_000, every: Some(minutes(10)) });
     assert_eq!(scenario.traces().map(|file| file.value.as_str()).collect::<Vec<_>>(), ["clicks.csv"]);
     let warehouse = &scenario.dependencies["warehouse"].value;
-    let moods: Vec<&Mood> = warehouse.phases.iter().map(|phase| &phase.mood).collect();
+    let modes: Vec<&FailureMode> = warehouse.phases.iter().map(|phase| &phase.mode).collect();
     let three = Duration::from_secs(3);
-    assert_eq!(*moods[0], Mood::Down);
-    assert!(matches!(moods[1], Mood::Failing(shares) if shares.len() == 2));
-    assert!(matches!(moods[2], Mood::Throttled { retry_after: Some(_), .. }));
-    assert_eq!(*moods[3], Mood::Slow(Latency { p50: three, p99: three }));
-    assert_eq!(*moods[4], Mood::Hanging);
-    assert_eq!(*moods[5], Mood::Failing(vec![(422, Share::ALL)]));
-    assert_eq!(*moods[6], Mood::Failing(vec![(500, Share::ALL)]));
+    assert_eq!(*modes[0], FailureMode::Down);
+    assert!(matches!(modes[1], FailureMode::Failing(shares) if shares.len() == 2));
+    assert!(matches!(modes[2], FailureMode::Throttled { retry_after: Some(_), .. }));
+    assert_eq!(*modes[3], FailureMode::Slow(Latency { p50: three, p99: three }));
+    assert_eq!(*modes[4], FailureMode::Hanging);
+    assert_eq!(*modes[5], FailureMode::Failing(vec![(422, Share::ALL)]));
+    assert_eq!(*modes[6], FailureMode::Failing(vec![(500, Share::ALL)]));
     let kinds: Vec<_> = scenario.faults.iter().map(|fault| (fault.kind, fault.node)).collect();
     assert_eq!(kinds, [(FaultKind::Restart, Some(2)), (FaultKind::StoreStall, None)]);
     assert_eq!(scenario.expectations.len(), 3);
     let played = scenario.with_trace("clicks.csv", &[three]);
-    assert!(matches!(&played.arrivals[3].flow, Flow::Trace { times, .. } if times.len() == 1));
+    assert!(matches!(&played.arrivals[3].flow, ArrivalPattern::Trace { times, .. } if times.len() == 1));
 }
 
 #[test]
@@ -82,65 +82,65 @@ fn what_is_wrong_is_said_with_its_place_and_a_cure() {
     #[rustfmt::skip]
     let cases = [
         ("nothing at all",           String::new(),
-            "0:0 empty-scenario: there is nothing in this file | examples/scenarios has some to start from"),
+            "0:0 empty-scenario: the file is empty | examples/scenarios has some to start from"),
         ("no duration",              "version: 1\n".to_owned(),
-            "1:1 missing-key: a scenario needs `duration` | `duration`: For how long events arrive, such as 30m."),
+            "1:1 missing-key: a scenario needs `duration` | `duration`: How long events arrive, such as 30m."),
         ("no time",                  "version: 1\nduration: 0s\n".to_owned(),
-            "2:11 out-of-range: nothing arrives in no time | give it the time that events arrive for, such as 30m"),
-        ("a key nobody knows",       with("durations: 1m"),
-            "3:1 unknown-key: `durations` is no key of a scenario | did you mean `duration`?"),
+            "2:11 out-of-range: `duration` must be greater than zero | state how long events arrive, such as 30m"),
+        ("an unknown key",           with("durations: 1m"),
+            "3:1 unknown-key: unknown key `durations` of a scenario | did you mean `duration`?"),
         ("a bad rate",               with("arrivals: [{ type: a.b, rate: fast }]"),
             "3:31 bad-rate: "),
         ("two flows",                with("arrivals: [{ type: a.b, rate: 1/s, bursts: { size: 1 } }]"),
-            "3:12 one-of: an arrival can be of one kind only | give exactly one of `rate`, `wave`, `bursts`, `trace`"),
+            "3:12 one-of: an arrival has more than one kind | give exactly one of `rate`, `wave`, `bursts`, `trace`"),
         ("no flow",                  with("arrivals: [{ type: a.b }]"),
-            "3:12 one-of: an arrival needs one of its kinds | give exactly one of"),
+            "3:12 one-of: an arrival needs a kind | give exactly one of"),
         ("a wave upside down",       with("arrivals: [{ type: a.b, wave: { low: 9/s, high: 1/s } }]"),
-            "3:49 out-of-range: the wave is higher at its beginning (9/s) than in its middle (1/s) |"),
+            "3:49 out-of-range: `high` (1/s) is below `low` (9/s) |"),
         ("a wave of no length",      with("arrivals: [{ type: a.b, wave: { low: 1/s, high: 2/s, every: 0s } }]"),
-            "3:61 out-of-range: `every` is no time at all | such as 10m"),
+            "3:61 out-of-range: `every` must be greater than zero | such as 10m"),
         ("spacing of a burst",       with("arrivals: [{ type: a.b, bursts: { size: 1 }, spacing: even }]"),
-            "3:55 excluded-key: `spacing` has no meaning here"),
+            "3:55 excluded-key: `spacing` applies to `rate` and `wave` only"),
         ("it ends before it begins", with("arrivals: [{ type: a.b, rate: 1/s, from: 5m, until: 1m }]"),
-            "3:53 out-of-range: it ends before it begins, so nothing arrives |"),
+            "3:53 out-of-range: `until` is not after `from`, so nothing arrives |"),
         ("too many events",          with("arrivals: [{ type: a.b, rate: 1000000/s }]"),
-            "3:12 too-many-events: that makes more than 100,000,000 events in all |"),
+            "3:12 too-many-events: the scenario has more than 100,000,000 events |"),
         ("quantiles upside down",    api("latency: { p50: 2s, p99: 1s }"),
-            "4:35 out-of-range: 99 of 100 calls cannot be quicker than half of them |"),
+            "4:35 out-of-range: `p99` is below `p50` |"),
         ("calls of no time",         api("latency: { p50: 0s, p99: 1s }"),
-            "4:26 out-of-range: a call takes some time | such as { p50: 20ms, p99: 200ms }"),
+            "4:26 out-of-range: `p50` must be greater than zero | such as { p50: 20ms, p99: 200ms }"),
         ("a phase of no time",       api("phases: [{ at: 1m, for: 0s, is: down }]"),
-            "4:34 out-of-range: `for` is no time at all | such as 10m"),
+            "4:34 out-of-range: `for` must be greater than zero | such as 10m"),
         ("a status of success",      api("phases: [{ at: 1m, for: 1s, fails: 200 }]"),
-            "4:45 out-of-range: `200` lies outside 300 to 599 |"),
+            "4:45 out-of-range: `200` is out of range: 300 to 599 |"),
         ("a rule book",              "version: 1\nservices: {}\n".to_owned(),
-            "2:1 no-scenario: this is a rule book, and no scenario | give the scenario first, and the rule book with --rules"),
+            "2:1 no-scenario: this is a rule book, not a scenario | pass the scenario first, and the rule book with --rules"),
         ("no limit in a capacity",   api("capacity: { queue: 5 }"),
-            "4:20 missing-key: a capacity needs something that is limited | give `rate`, `concurrent` or both"),
+            "4:20 missing-key: a capacity needs `rate` or `concurrent` | add `rate`, `concurrent` or both"),
         ("phases that overlap",      api("phases: [{ at: 1m, for: 5m, is: down }, { at: 2m, for: 1m, slow: 1s }]"),
-            "4:50 phases-overlap: the phase on line 4 lasts until 6m | let one begin when the other has ended"),
-        ("a mood nobody knows",      api("phases: [{ at: 1m, for: 5m, is: sad }]"),
+            "4:50 phases-overlap: this phase overlaps that on line 4, which lasts until 6m | start one after the other has ended"),
+        ("an unknown mode",          api("phases: [{ at: 1m, for: 5m, is: sad }]"),
             "4:42 unknown-word: `sad` cannot stand here | known here: `down`, `hanging`"),
-        ("no mood",                  api("phases: [{ at: 1m, for: 5m }]"),
+        ("no mode",                  api("phases: [{ at: 1m, for: 5m }]"),
             "4:19 one-of: a phase needs one of its kinds |"),
         ("more than all calls",      api("phases: [{ at: 1m, for: 5m, fails: [{ status: 503, share: 60% }, { status: 500, share: 50% }] }]"),
-            "4:45 out-of-range: the shares of these failures come to more than all calls |"),
+            "4:45 out-of-range: the shares of these failures add up to more than 100% |"),
         ("who calls itself",         api("calls: { api: {} }"),
-            "4:19 layers: `api` calls `api`: nobody would ever answer | let the last of them call nobody"),
+            "4:19 layers: `api` calls `api`: calls in a cycle are never answered | remove the last call"),
         ("a circle",                 with("dependencies:\n  a: { calls: { b: {} } }\n  b: { calls: { c: { attempts: 3 } } }\n  c: { calls: { a: {} } }"),
-            "6:17 layers: `a` calls `b` calls `c` calls `a`: nobody would ever answer |"),
+            "6:17 layers: `a` calls `b` calls `c` calls `a`: calls in a cycle are never answered |"),
         ("too deep",                 with("dependencies:\n  a: { calls: { b: {} } }\n  b: { calls: { c: {} } }\n  c: { calls: { d: {} } }\n  d: { calls: { e: {} } }\n  e: { calls: { f: {} } }"),
-            "8:17 layers: `a` calls `b` calls `c` calls `d` calls `e` calls `f`: more than 5 stand before each other |"),
+            "8:17 layers: `a` calls `b` calls `c` calls `d` calls `e` calls `f`: the chain is longer than 5 |"),
         ("too many attempts",        api("calls: { db: { attempts: 11 } }"),
-            "4:35 out-of-range: `11` lies outside 1 to 10 |"),
+            "4:35 out-of-range: `11` is out of range: 1 to 10 |"),
         ("a node that is not there", with("faults: [{ at: 1m, restart: 5s, node: 2 }]"),
-            "3:39 out-of-range: there is no node 2 among 1 |"),
+            "3:39 out-of-range: there is no node 2: the scenario has 1 |"),
         ("faults that overlap",      with("faults: [{ at: 1m, restart: 50s }, { at: 90s, store_stall: 5s }]"),
-            "3:36 faults-overlap: another fault of that node lasts while this one begins |"),
+            "3:36 faults-overlap: this fault overlaps another one of that node |"),
         ("a bad expectation",        with("expect: [\"dead_leters == 0\"]"),
-            "3:10 bad-expectation: there is no metric `dead_leters` | did you mean `dead_letters`?"),
+            "3:10 bad-expectation: unknown metric `dead_leters` | did you mean `dead_letters`?"),
         ("an alias",                 with("about: *x"),
-            "3:8 yaml-alias: aliases (`*name`) are no part of this format |"),
+            "3:8 yaml-alias: YAML aliases (`*name`) are not supported |"),
     ];
     for (name, text, expected) in cases {
         let found = problems(&text);
@@ -163,18 +163,18 @@ fn what_never_happens_is_warned_of_and_the_rest_is_played() {
             &format!("rate: 1/s }}, {{ type: a.c, bursts: {{ size: 5 }}, from: {from} }}"),
         )
     };
-    let over = "the run is over by then, after 10m of events and 5m to settle";
+    let over = "starts after the end of the run, 10m of events and 5m to settle";
     #[rustfmt::skip]
     let cases = [
         ("an arrival in time",         arrival("599s"), String::new()),
         ("an arrival too late",        arrival("10m"),
-            "5:78 never-happens: none of these arrive: events come for 10m, which is over by then | let `from` be earlier, or `duration` longer".to_owned()),
+            "5:78 never-happens: none of these arrive: the duration is 10m | make `from` earlier, or `duration` longer".to_owned()),
         ("a phase while all settles",  phase("14m"),    String::new()),
         ("a phase after that",         phase("15m"),
-            format!("4:39 never-happens: this phase never happens: {over} | let the phase begin earlier, or make `duration` or `settle` longer")),
+            format!("4:39 never-happens: this phase {over} | start the phase earlier, or make `duration` or `settle` longer")),
         ("a fault while all settles",  with("faults: [{ at: 899s, restart: 5s }]"), String::new()),
         ("a fault after that",         with("faults: [{ at: 20m, store_stall: 5s }]"),
-            format!("4:16 never-happens: this fault never happens: {over} | let the fault begin earlier, or make `duration` or `settle` longer")),
+            format!("4:16 never-happens: this fault {over} | start the fault earlier, or make `duration` or `settle` longer")),
     ];
     for (name, text, expected) in cases {
         let reading = read(&text);
@@ -197,8 +197,8 @@ fn very_many_ways_from_one_to_another_take_no_time() {
     };
     let layers: Vec<String> = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e")].map(layer).to_vec();
     let text = format!("version: 1\nduration: 10m\ndependencies:\n{}\n", layers.join("\n"));
-    let told = problems(&text);
-    assert!(told.len() == 1 && told[0].contains("in more than 1000 places"), "{told:?}");
+    let found = problems(&text);
+    assert!(found.len() == 1 && found[0].contains("more than 1000 calls"), "{found:?}");
 }
 
 fn book() -> RuleBook {
@@ -220,11 +220,11 @@ fn what_the_book_does_not_know_is_said() {
             Some("4:10 undefined-name: no rule of the book calls a dependency `warehose` | did you mean `warehouse`?")),
         ("what others call",     with("dependencies:\n  warehouse: { calls: { db: { attempts: 3 }, cache: {} } }\n  db: { latency: 1s }\nexpect: [\"calls of cache > 0\"]\n"), None),
         ("all, and what they call", with("dependencies:\n  all: { calls: { warehouse: {} } }\n"),
-            Some("5:19 layers: `warehouse` calls `warehouse`: nobody would ever answer |")),
-        ("a type nobody wants",  "version: 1\nduration: 10m\narrivals: [{ type: order.placed, rate: 1/s }]\n".to_owned(),
-            Some("3:20 unwanted-type: nobody in the book wants `order.placed` |")),
+            Some("5:19 layers: `warehouse` calls `warehouse`: calls in a cycle are never answered |")),
+        ("an unrouted type",     "version: 1\nduration: 10m\narrivals: [{ type: order.placed, rate: 1/s }]\n".to_owned(),
+            Some("3:20 unwanted-type: no service of the book receives `order.placed` |")),
         ("nothing arrives",      "version: 1\nduration: 10m\n".to_owned(),
-            Some("0:0 nothing-arrives: nothing arrives: the scenario names no arrivals, and no row of the book has a rate |")),
+            Some("0:0 nothing-arrives: nothing arrives: the scenario has no `arrivals`, and no row of the book has a rate |")),
     ];
     for (name, text, expected) in cases {
         let reading = read(&text);
@@ -247,7 +247,7 @@ fn one_scenario_may_speak_of_all_rows_and_dependencies_of_any_book() {
     assert!((expected - 180.0).abs() < 1e-6, "one type for one of them, one for both: {expected}");
     assert!(scenario.deliveries_at_once(&book) < 1e-6, "there are no bursts");
     let long = read(&text.replace("duration: 1m", "duration: 1000d")).scenario.expect("one");
-    let expected = "3:20 too-many-events: with this book that makes more than 100,000,000 events |";
+    let expected = "3:20 too-many-events: with this book the scenario has more than 100,000,000 events |";
     let found = listed(long.misfits(&book));
     assert!(found.len() == 1 && found[0].starts_with(expected), "one type alone is few enough: {found:?}");
     let bursts = read(&text.replace("rate: 1/s", "bursts: { size: 7, every: 10s }")).scenario.expect("one");

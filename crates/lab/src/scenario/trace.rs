@@ -1,34 +1,29 @@
-//! Recorded arrivals: a text with one time in each line, as logs and databases write them out.
+//! Recorded arrivals: a text with one time in each line, as logs and databases export them.
 //!
-//! A line begins with seconds since the start (`12.5`) or a point in time (`2026-01-31T12:00:00Z`); what follows
-//! behind a comma is not looked at. Empty lines, comments (`#`) and a line of titles at the top are passed over.
+//! A line begins with seconds since the start (`12.5`) or a timestamp (`2026-01-31T12:00:00Z`); the rest after a comma
+//! is ignored, and so are empty lines, comments (`#`) and a header line at the top.
 
 use std::time::Duration;
 
 use redrive_core::limits;
 use redrive_core::time::Timestamp;
 
-/// Why a text is no trace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidTrace {
-    /// A line begins with no time.
-    #[error("line {line}: {text:?} is neither seconds since the start nor a point in time")]
+    #[error("line {line}: {text:?} is neither seconds since the start nor a timestamp")]
     Line { line: usize, text: String },
-    /// Points in time and seconds in one file.
-    #[error("line {line}: seconds and points in time do not go together")]
+    #[error("line {line}: seconds and timestamps are mixed")]
     Mixed { line: usize },
-    /// Nothing in it.
-    #[error("there is no arrival in it")]
+    #[error("the trace has no arrivals")]
     Empty,
-    /// Too much in it.
-    #[error("it has more than {max} arrivals", max = limits::SIMULATION_TRACE_MAX)]
+    #[error("the trace has more than {max} arrivals", max = limits::SIMULATION_TRACE_MAX)]
     TooLong,
 }
 
-/// Reads when events arrived, from the first on, in the order of time.
+/// The arrivals since the start, sorted.
 pub fn parse(text: &str) -> Result<Vec<Duration>, InvalidTrace> {
     let mut times = Vec::new();
-    let mut form = None;
+    let mut format = None;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     for (line, text) in (1..).zip(text.lines()) {
         let first = text.split(',').next().unwrap_or_default().trim();
@@ -43,7 +38,7 @@ pub fn parse(text: &str) -> Result<Vec<Duration>, InvalidTrace> {
             }
             return Err(InvalidTrace::Line { line, text: first.to_owned() });
         };
-        if *form.get_or_insert(read) != read {
+        if *format.get_or_insert(read) != read {
             return Err(InvalidTrace::Mixed { line });
         }
         if times.len() == limits::SIMULATION_TRACE_MAX {
@@ -52,27 +47,27 @@ pub fn parse(text: &str) -> Result<Vec<Duration>, InvalidTrace> {
         times.push(nanos);
     }
     times.sort_unstable();
-    let start = match (form, times.first()) {
-        (Some(Form::Point), Some(first)) => *first,
-        (Some(Form::Seconds), Some(_)) => 0,
+    let start = match (format, times.first()) {
+        (Some(TimeFormat::Timestamp), Some(first)) => *first,
+        (Some(TimeFormat::Seconds), Some(_)) => 0,
         (_, None) | (None, _) => return Err(InvalidTrace::Empty),
     };
     Ok(times.into_iter().map(|nanos| Duration::from_nanos(nanos - start)).collect())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum TimeFormat {
     Seconds,
-    Point,
+    Timestamp,
 }
 
-fn time_of(text: &str) -> Option<(Form, u64)> {
+fn time_of(text: &str) -> Option<(TimeFormat, u64)> {
     if let Ok(point) = text.parse::<Timestamp>() {
-        return Some((Form::Point, point.as_nanos()));
+        return Some((TimeFormat::Timestamp, point.as_nanos()));
     }
     let seconds = text.parse::<f64>().ok().filter(|seconds| *seconds >= 0.0)?;
     let span = Duration::try_from_secs_f64(seconds).ok()?;
-    Some((Form::Seconds, u64::try_from(span.as_nanos()).ok()?))
+    Some((TimeFormat::Seconds, u64::try_from(span.as_nanos()).ok()?))
 }
 
 #[cfg(test)]

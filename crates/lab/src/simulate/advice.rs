@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::change::changed;
 use super::verdict::{Candidate, CandidateGain, SimulationFinding, verdict};
 use super::{Go, SimulationPlan, SimulationProgress, SimulationReport, run};
-use crate::scenario::expectation::Value;
+use crate::scenario::expectation::MetricValue;
 use redrive_core::book::RuleBook;
 
 /// A change to the rule book that helps.
@@ -26,10 +26,10 @@ pub struct ProvenChange {
     pub metric: &'static str,
     /// Its value without the change, with the seed of the run. Durations are in seconds; null means never.
     #[cfg_attr(feature = "schema", schema(value_type = Option<f64>))]
-    pub before: Value,
+    pub before: MetricValue,
     /// Its value with the change.
     #[cfg_attr(feature = "schema", schema(value_type = Option<f64>))]
-    pub after: Value,
+    pub after: MetricValue,
     /// Both values as text.
     pub shown: [String; 2],
     /// What gets clearly worse with the change; empty if nothing does.

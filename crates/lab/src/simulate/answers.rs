@@ -4,25 +4,31 @@
 use std::time::Duration;
 
 use super::agenda::CallAnswer;
-use redrive_core::book::connectors::Speech;
-use redrive_core::policy::answer::{BrokerError, CallPart, Exit, HeaderPairs, Reply, Seen, TransportError};
+use redrive_core::book::connectors::CallProtocol;
+use redrive_core::policy::answer::{
+    BrokerError, CallPart, Exit, HeaderPairs, ReplyKind, TargetReply, TransportError,
+};
 
-pub(super) fn reply(speech: Speech, said: CallAnswer) -> Reply {
+pub(super) fn reply(speech: CallProtocol, said: CallAnswer) -> TargetReply {
     let retry_after = match said {
         CallAnswer::TooMany(wait) => wait,
         CallAnswer::Done | CallAnswer::Status(_) | CallAnswer::Refused | CallAnswer::Nothing => None,
     };
     let seen = match speech {
-        Speech::Http | Speech::HttpApi => http(said),
-        Speech::Broker => broker(said),
-        Speech::Process => process(said),
+        CallProtocol::Http | CallProtocol::HttpApi => http(said),
+        CallProtocol::Broker => broker(said),
+        CallProtocol::Process => process(said),
     };
-    Reply { seen, message: message(said), retry_after: retry_after.filter(|wait| *wait > Duration::ZERO) }
+    TargetReply {
+        seen,
+        message: message(said),
+        retry_after: retry_after.filter(|wait| *wait > Duration::ZERO),
+    }
 }
 
-pub(super) fn partly() -> Reply {
+pub(super) fn partly() -> TargetReply {
     let message = "the target reported it as failed".to_owned();
-    Reply { seen: Seen::Broker(BrokerError::Other), message, retry_after: None }
+    TargetReply { seen: ReplyKind::Broker(BrokerError::Other), message, retry_after: None }
 }
 
 fn message(said: CallAnswer) -> String {
@@ -35,20 +41,20 @@ fn message(said: CallAnswer) -> String {
     }
 }
 
-fn http(said: CallAnswer) -> Seen {
+fn http(said: CallAnswer) -> ReplyKind {
     let status = match said {
         CallAnswer::Done => 200,
         CallAnswer::Status(status) => status,
         CallAnswer::TooMany(_) => 429,
-        CallAnswer::Refused => return Seen::Transport(TransportError::Refused),
-        CallAnswer::Nothing => return Seen::Transport(TransportError::Timeout(CallPart::Whole)),
+        CallAnswer::Refused => return ReplyKind::Transport(TransportError::Refused),
+        CallAnswer::Nothing => return ReplyKind::Transport(TransportError::Timeout(CallPart::Whole)),
     };
-    Seen::Http { status, headers: HeaderPairs::default(), body: String::new() }
+    ReplyKind::Http { status, headers: HeaderPairs::default(), body: String::new() }
 }
 
-const fn broker(said: CallAnswer) -> Seen {
-    Seen::Broker(match said {
-        CallAnswer::Done => return Seen::Taken,
+const fn broker(said: CallAnswer) -> ReplyKind {
+    ReplyKind::Broker(match said {
+        CallAnswer::Done => return ReplyKind::Taken,
         CallAnswer::Status(401 | 403) => BrokerError::Unauthorized,
         CallAnswer::Status(404) => BrokerError::QueueNotFound,
         CallAnswer::Status(413) => BrokerError::MessageTooLarge,
@@ -59,8 +65,8 @@ const fn broker(said: CallAnswer) -> Seen {
     })
 }
 
-const fn process(said: CallAnswer) -> Seen {
-    Seen::Process(match said {
+const fn process(said: CallAnswer) -> ReplyKind {
+    ReplyKind::Process(match said {
         CallAnswer::Done => Exit::Code(0),
         CallAnswer::Status(_) | CallAnswer::TooMany(_) => Exit::Code(1),
         CallAnswer::Refused => Exit::SpawnFailed,

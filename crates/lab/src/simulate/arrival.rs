@@ -8,8 +8,8 @@ use super::chance::{below, unit};
 use super::ledger::DeliveryRoute;
 use super::store::SubmittedDelivery;
 use super::world::{NodeCondition, QueueSubscriber, SimulatedWorld};
-use redrive_core::book::model::Order;
-use redrive_core::engine::{Input, Settlement, Waiting};
+use redrive_core::book::model::DeliveryOrder;
+use redrive_core::engine::{Input, PendingDelivery, Settlement};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{EventId, EventSource, EventType, SessionKey};
 use redrive_core::hash::stable_64_of;
@@ -28,14 +28,14 @@ impl SimulatedWorld<'_> {
             Some(at) => self.agenda.plan(at, AgendaEvent::Arrive { stream }),
             None => self.streams_open -= 1,
         }
-        let mut accepted: Vec<Vec<Waiting>> = vec![Vec::new(); self.nodes.len()];
+        let mut accepted: Vec<Vec<PendingDelivery>> = vec![Vec::new(); self.nodes.len()];
         for _ in 0..self.streams[stream].at_once() {
             self.send(stream, &mut accepted);
         }
         self.hand_on(accepted);
     }
 
-    fn send(&mut self, stream: usize, accepted: &mut [Vec<Waiting>]) {
+    fn send(&mut self, stream: usize, accepted: &mut [Vec<PendingDelivery>]) {
         let arrival = &self.scenario.arrivals[stream];
         self.ledger.event();
         let number = self.streams[stream].next_number();
@@ -54,10 +54,10 @@ impl SimulatedWorld<'_> {
         }
     }
 
-    fn hand_over(&mut self, taker: QueueSubscriber, sent: SentEvent, accepted: &mut [Vec<Waiting>]) {
+    fn hand_over(&mut self, taker: QueueSubscriber, sent: SentEvent, accepted: &mut [Vec<PendingDelivery>]) {
         let QueueSubscriber { belongs, key, order } = taker;
         let SentEvent { event, session, number, content, is_poison } = sent;
-        let session = session.filter(|_| order != Order::None);
+        let session = session.filter(|_| order != DeliveryOrder::None);
         let share = stable_64_of(key, session.map_or(number, |session| u64::from(session) << 32));
         let node = usize::try_from(below(stable_64_of(share, 7), self.nodes.len() as u64)).expect("a node");
         let clock = self.clock();
@@ -73,7 +73,7 @@ impl SimulatedWorld<'_> {
     }
 
     pub(super) fn derive(&mut self, settlement: &Settlement) {
-        let mut accepted: Vec<Vec<Waiting>> = vec![Vec::new(); self.nodes.len()];
+        let mut accepted: Vec<Vec<PendingDelivery>> = vec![Vec::new(); self.nodes.len()];
         for (event, place) in settlement.emits.iter().zip(0_u64..) {
             let event_type = &event.event_type;
             if !self.derived.contains_key(event_type) {
@@ -99,7 +99,7 @@ impl SimulatedWorld<'_> {
         self.hand_on(accepted);
     }
 
-    fn hand_on(&mut self, accepted: Vec<Vec<Waiting>>) {
+    fn hand_on(&mut self, accepted: Vec<Vec<PendingDelivery>>) {
         for (node, rows) in accepted.into_iter().enumerate() {
             if !rows.is_empty() {
                 self.nodes[node].inbox.push_back(Input::Accepted(rows));

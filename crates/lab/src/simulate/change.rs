@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use redrive_core::book::RuleBook;
 use redrive_core::book::patch::{self, Patch};
-use redrive_core::policy::catalog::{self, Kind};
+use redrive_core::policy::catalog::{self, DependencyKind};
 
 type KeyValue = (&'static str, String);
 
@@ -28,7 +28,7 @@ pub(super) fn beside_change_of(
     book: &RuleBook,
     section: &str,
     name: &str,
-    kind: impl FnOnce() -> Option<Kind>,
+    kind: impl FnOnce() -> Option<DependencyKind>,
 ) -> Option<KeyValue> {
     let sections = book.sections();
     match section {

@@ -16,7 +16,7 @@ pub use self::beside::{DependencyCurves, beside};
 pub(super) use self::words::listed;
 use super::figures::{FigureKey, FigureSpread, RunFigures};
 use super::report::DeadLetterCause;
-use crate::scenario::expectation::{Better, Metric, Value};
+use crate::scenario::expectation::{Better, MetricValue, RunMetric};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -121,7 +121,8 @@ fn keys(pair: &[RunFigures; 2]) -> impl Iterator<Item = FigureKey> {
 
 fn compared(key: FigureKey, pairs: &[[RunFigures; 2]]) -> (FigureKey, FigureComparison) {
     let of = |side: BookSide| {
-        let values: Vec<Value> = pairs.iter().filter_map(|pair| pair[side as usize].value(&key)).collect();
+        let values: Vec<MetricValue> =
+            pairs.iter().filter_map(|pair| pair[side as usize].value(&key)).collect();
         (!values.is_empty()).then(|| FigureSpread::of(values))
     };
     let better_in = BookSide::BOTH.map(|side| gains(&key, side, pairs).count());
@@ -150,7 +151,7 @@ fn gains<'a>(
     key: &'a FigureKey,
     side: BookSide,
     pairs: &'a [[RunFigures; 2]],
-) -> impl Iterator<Item = (Value, Value)> + 'a {
+) -> impl Iterator<Item = (MetricValue, MetricValue)> + 'a {
     let ordered = pairs.iter().map(move |pair| (&pair[side as usize], &pair[side.other() as usize]));
     let may_be =
         ordered.filter(|(own, others)| may_be_better(key.metric, own.delivered(), others.delivered()));
@@ -168,11 +169,11 @@ fn is_not_compared(key: &FigureKey, [a, b]: &[RunFigures; 2]) -> bool {
 /// A book that delivers less than this share fewer may still be called faster.
 const DELIVERED_LESS_MAX: f64 = 0.001;
 
-pub(in crate::simulate) fn may_be_better(metric: Metric, own: f64, others: f64) -> bool {
-    !matches!(metric, Metric::LatencyP50 | Metric::LatencyP99) || own + DELIVERED_LESS_MAX >= others
+pub(in crate::simulate) fn may_be_better(metric: RunMetric, own: f64, others: f64) -> bool {
+    !matches!(metric, RunMetric::LatencyP50 | RunMetric::LatencyP99) || own + DELIVERED_LESS_MAX >= others
 }
 
-pub(super) fn is_better(metric: Metric, own: Value, others: Value) -> bool {
+pub(super) fn is_better(metric: RunMetric, own: MetricValue, others: MetricValue) -> bool {
     let info = metric.info();
     let is_ahead = match info.better {
         Better::Less => own.as_f64() < others.as_f64(),
@@ -187,7 +188,7 @@ fn difference(key: &FigureKey, pairs: &[[RunFigures; 2]]) -> Option<FigureSpread
         let (a, b) = (a.value(key)?, b.value(key)?);
         (a.as_f64().is_finite() && b.as_f64().is_finite()).then_some((a, b))
     };
-    let mut both: Vec<(Value, Value)> = pairs.iter().map(apart).collect::<Option<_>>()?;
+    let mut both: Vec<(MetricValue, MetricValue)> = pairs.iter().map(apart).collect::<Option<_>>()?;
     both.sort_by(|one, other| apart_by(*one).total_cmp(&apart_by(*other)));
     let at = |place: usize| both[place];
     let (min, median, max) = (at(0), at((both.len() - 1) / 2), at(both.len() - 1));
@@ -200,7 +201,7 @@ fn difference(key: &FigureKey, pairs: &[[RunFigures; 2]]) -> Option<FigureSpread
     })
 }
 
-fn apart_by((a, b): (Value, Value)) -> f64 {
+fn apart_by((a, b): (MetricValue, MetricValue)) -> f64 {
     super::report::rounded(b.as_f64() - a.as_f64())
 }
 
@@ -213,7 +214,7 @@ fn causes(pairs: &[[RunFigures; 2]]) -> Vec<CauseComparison> {
     }
     let count = |run: &RunFigures, cause: &DeadLetterCause| {
         let same = run.causes.iter().filter(|it| is_same(it, cause));
-        Value::Count(same.map(|it| it.count).sum())
+        MetricValue::Count(same.map(|it| it.count).sum())
     };
     let causes = known.iter().map(|cause| {
         let of = |side: BookSide| {

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use super::agenda::{AgendaEvent, CallAnswer, FinishedCall};
 use super::ledger::CallResult;
-use super::target::TargetCall;
+use super::target::SimulatedCall;
 use super::world::SimulatedWorld;
 use redrive_core::hash::{Map, stable_64_of};
 use redrive_core::policy::backoff::nanos;
@@ -67,7 +67,7 @@ enum VisitCaller {
 #[derive(Debug)]
 pub(super) struct RuleCall {
     pub end: FinishedCall,
-    pub knock: TargetCall,
+    pub knock: SimulatedCall,
     pub carries: Vec<EffectCount>,
 }
 
@@ -114,13 +114,13 @@ impl SimulatedWorld<'_> {
     fn visit(
         &mut self,
         dependency: usize,
-        knock: TargetCall,
+        knock: SimulatedCall,
         caller: VisitCaller,
         carries: Vec<EffectCount>,
     ) {
         let (now, draw) = (knock.at_nanos, knock.draw);
         // The caller's timeout is a separate agenda event and does not shorten the work.
-        let outcome = self.targets[dependency].call(TargetCall { limit: Duration::MAX, ..knock });
+        let outcome = self.targets[dependency].call(SimulatedCall { limit: Duration::MAX, ..knock });
         let hangs = outcome.said == CallAnswer::Nothing;
         let caller = Some(caller);
         let visit = Visit { dependency, began_at: now, caller, draw, place: 0, tried: 0, carries, hangs };
@@ -138,7 +138,7 @@ impl SimulatedWorld<'_> {
         let Some(visit) = self.layers.visits.get(&id) else { return };
         let inner = self.layers.calls[visit.dependency][visit.place];
         let turn = ((visit.place as u64) << 32) | u64::from(visit.tried);
-        let knock = TargetCall {
+        let knock = SimulatedCall {
             at_nanos: self.now,
             limit: inner.timeout,
             draw: stable_64_of(visit.draw, turn ^ INNER),

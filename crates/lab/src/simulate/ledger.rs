@@ -12,10 +12,10 @@ use super::report::{
 };
 use super::series::{StepChange, StepClock, StepPeaks, StepSums};
 use super::trouble::IncidentTracker;
-use redrive_core::engine::Death;
+use redrive_core::engine::DeadLetterInfo;
 use redrive_core::ids::ServiceName;
 use redrive_core::limits;
-use redrive_core::policy::breaker::{Phase, Transition};
+use redrive_core::policy::breaker::{BreakerPhase, Transition};
 use redrive_core::policy::category::Category;
 
 const ATTEMPTS_LISTED_MAX: u32 = 32;
@@ -183,7 +183,7 @@ impl SimulationLedger {
         self.ended(belongs, attempts);
     }
 
-    pub(super) fn died(&mut self, belongs: DeliveryRoute, death: &Death, attempts: u32) {
+    pub(super) fn died(&mut self, belongs: DeliveryRoute, death: &DeadLetterInfo, attempts: u32) {
         self.queues[belongs.queue].report.dead += 1;
         self.dependencies[belongs.dependency].report.dead += 1;
         let (code, failure_code) = (death.code.as_str().to_owned(), death.failure_code.as_str().to_owned());
@@ -278,17 +278,17 @@ impl SimulationLedger {
     pub(super) fn breaker(&mut self, dependency: usize, node: usize, transition: &Transition) {
         let now = self.now;
         let dependency = &mut self.dependencies[dependency];
-        if transition.to == Phase::Open && transition.from == Phase::Closed {
+        if transition.to == BreakerPhase::Open && transition.from == BreakerPhase::Closed {
             dependency.report.breaker_opened += 1;
         }
         let since = &mut dependency.not_closed_since[node];
         match (transition.to, *since) {
-            (Phase::Closed, Some(began)) => {
+            (BreakerPhase::Closed, Some(began)) => {
                 dependency.not_closed_nanos += now - began;
                 *since = None;
             }
-            (Phase::Open | Phase::HalfOpen, None) => *since = Some(now),
-            (Phase::Closed, None) | (Phase::Open | Phase::HalfOpen, Some(_)) => {}
+            (BreakerPhase::Open | BreakerPhase::HalfOpen, None) => *since = Some(now),
+            (BreakerPhase::Closed, None) | (BreakerPhase::Open | BreakerPhase::HalfOpen, Some(_)) => {}
         }
         let not_closed = dependency.not_closed_since.iter().flatten().count() as u64;
         dependency.not_closed.set(&self.face, not_closed);

@@ -3,12 +3,12 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use redrive_core::engine::story::Story;
-use redrive_core::engine::{Fate, Settlement};
+use redrive_core::engine::attempt_record::AttemptRecord;
+use redrive_core::engine::{Settlement, SettlementResult};
 use redrive_core::ids::DeliveryId;
 
 /// The attempts of every delivery of one node.
-pub(crate) type Stories = BTreeMap<DeliveryId, Vec<Story>>;
+pub(crate) type Stories = BTreeMap<DeliveryId, Vec<AttemptRecord>>;
 
 thread_local! {
     static STORIES: RefCell<Option<Stories>> = const { RefCell::new(None) };
@@ -22,8 +22,10 @@ pub(crate) fn kept<T>(play: impl FnOnce() -> T) -> (T, Stories) {
 }
 
 /// Something was written, or was not.
-pub(super) fn settled(settlement: &Settlement, fate: Fate) {
-    let Some(story) = settlement.story.as_deref().filter(|_| fate == Fate::Written) else { return };
+pub(super) fn settled(settlement: &Settlement, fate: SettlementResult) {
+    let Some(story) = settlement.record.as_deref().filter(|_| fate == SettlementResult::Written) else {
+        return;
+    };
     STORIES.with_borrow_mut(|stories| {
         if let Some(stories) = stories {
             stories.entry(settlement.delivery).or_default().push(story.clone());

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::quantiles::Quantiles;
-use crate::scenario::expectation::{Expectation, Metric, Value};
-use redrive_core::policy::breaker::Phase;
+use crate::scenario::expectation::{Expectation, MetricValue, RunMetric};
+use redrive_core::policy::breaker::BreakerPhase;
 use redrive_core::policy::category::Category;
 
 /// Times are milliseconds since the start; every series has one value per step.
@@ -125,11 +125,11 @@ pub struct Incident {
 }
 
 impl Incident {
-    fn drain(&self) -> Option<Value> {
+    fn drain(&self) -> Option<MetricValue> {
         match (self.ended_at_ms, self.drain_ms) {
-            (_, Some(drain)) => Some(Value::Duration(Duration::from_millis(drain))),
+            (_, Some(drain)) => Some(MetricValue::Duration(Duration::from_millis(drain))),
             (None, None) if self.waiting_after <= self.waiting_before => None,
-            (_, None) => Some(Value::Never),
+            (_, None) => Some(MetricValue::Never),
         }
     }
 }
@@ -139,8 +139,8 @@ pub struct BreakerChange {
     pub at_ms: u64,
     /// From 1.
     pub node: u32,
-    pub from: Phase,
-    pub to: Phase,
+    pub from: BreakerPhase,
+    pub to: BreakerPhase,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -161,13 +161,13 @@ pub struct ExpectationResult {
     pub expectation: String,
     pub met: bool,
     /// Shares are 0 to 1, durations in seconds, never is `None`.
-    pub value: Value,
+    pub value: MetricValue,
     pub shown: String,
 }
 
 impl SimulationReport {
     #[must_use]
-    pub fn value(&self, metric: Metric, of: Option<&str>) -> Value {
+    pub fn value(&self, metric: RunMetric, of: Option<&str>) -> MetricValue {
         let named =
             self.dependencies.iter().filter(|dependency| of.is_none_or(|name| dependency.name == name));
         self.value_over(metric, named)
@@ -176,32 +176,37 @@ impl SimulationReport {
     /// The sum or the worst over these dependencies, depending on the metric.
     pub(super) fn value_over<'a>(
         &self,
-        metric: Metric,
+        metric: RunMetric,
         named: impl Iterator<Item = &'a DependencyReport> + Clone,
-    ) -> Value {
-        let most =
-            |figure: fn(&DependencyReport) -> u64| Value::Count(named.clone().map(figure).max().unwrap_or(0));
-        let sum = |figure: fn(&DependencyReport) -> u64| Value::Count(named.clone().map(figure).sum());
+    ) -> MetricValue {
+        let most = |figure: fn(&DependencyReport) -> u64| {
+            MetricValue::Count(named.clone().map(figure).max().unwrap_or(0))
+        };
+        let sum = |figure: fn(&DependencyReport) -> u64| MetricValue::Count(named.clone().map(figure).sum());
         let largest = |figure: fn(&DependencyReport) -> f64| named.clone().map(figure).fold(0.0, f64::max);
-        let millis = |millis| Value::Duration(Duration::from_millis(millis));
+        let millis = |millis| MetricValue::Duration(Duration::from_millis(millis));
         match metric {
-            Metric::DeadLetters => sum(|dependency| dependency.dead),
-            Metric::Delivered => Value::Share(ratio(self.delivered, self.deliveries)),
-            Metric::Waiting => Value::Count(self.waiting),
-            Metric::Duplicates => Value::Count(self.duplicates),
-            Metric::OrderViolations => Value::Count(self.order_violations),
-            Metric::LatencyP50 => self.latency.map_or(Value::Nothing, |latency| millis(latency.p50_ms)),
-            Metric::LatencyP99 => self.latency.map_or(Value::Nothing, |latency| millis(latency.p99_ms)),
-            Metric::AttemptsMax => Value::Count(u64::from(self.attempts_max)),
-            Metric::Amplification => Value::Number(largest(|dependency| dependency.amplification)),
-            Metric::Drain => {
+            RunMetric::DeadLetters => sum(|dependency| dependency.dead),
+            RunMetric::Delivered => MetricValue::Share(ratio(self.delivered, self.deliveries)),
+            RunMetric::Waiting => MetricValue::Count(self.waiting),
+            RunMetric::Duplicates => MetricValue::Count(self.duplicates),
+            RunMetric::OrderViolations => MetricValue::Count(self.order_violations),
+            RunMetric::LatencyP50 => {
+                self.latency.map_or(MetricValue::Nothing, |latency| millis(latency.p50_ms))
+            }
+            RunMetric::LatencyP99 => {
+                self.latency.map_or(MetricValue::Nothing, |latency| millis(latency.p99_ms))
+            }
+            RunMetric::AttemptsMax => MetricValue::Count(u64::from(self.attempts_max)),
+            RunMetric::Amplification => MetricValue::Number(largest(|dependency| dependency.amplification)),
+            RunMetric::Drain => {
                 let troubles = named.flat_map(|dependency| &dependency.troubles);
                 troubles.filter_map(Incident::drain).fold(millis(0), later)
             }
-            Metric::QueueDepth => most(|dependency| dependency.waiting_max),
-            Metric::BreakerOpened => sum(|dependency| dependency.breaker_opened),
-            Metric::Calls => sum(|dependency| dependency.calls),
-            Metric::CallRate => Value::PerSecond(largest(|dependency| dependency.call_rate_max)),
+            RunMetric::QueueDepth => most(|dependency| dependency.waiting_max),
+            RunMetric::BreakerOpened => sum(|dependency| dependency.breaker_opened),
+            RunMetric::Calls => sum(|dependency| dependency.calls),
+            RunMetric::CallRate => MetricValue::PerSecond(largest(|dependency| dependency.call_rate_max)),
         }
     }
 
@@ -217,7 +222,7 @@ impl SimulationReport {
     }
 }
 
-fn later(one: Value, other: Value) -> Value {
+fn later(one: MetricValue, other: MetricValue) -> MetricValue {
     if other.as_f64() > one.as_f64() { other } else { one }
 }
 

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::figures::{FigureKey, FigureSpread, RunFigures};
 use super::report::ExpectationResult;
-use crate::scenario::expectation::Value;
+use crate::scenario::expectation::MetricValue;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunRanges {
@@ -55,7 +55,7 @@ impl RunRanges {
     }
 }
 
-fn range(key: &FigureKey, values: Vec<Value>) -> FigureRange {
+fn range(key: &FigureKey, values: Vec<MetricValue>) -> FigureRange {
     let mut numbers: Vec<f64> = values.iter().map(|value| value.as_f64()).collect();
     numbers.sort_by(f64::total_cmp);
     let p95 = numbers[(numbers.len() * 19).div_ceil(20) - 1];
@@ -69,13 +69,13 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::scenario::expectation::Metric;
+    use crate::scenario::expectation::RunMetric;
 
     #[test]
     fn a_range_has_its_ends_and_its_middle() {
-        let drain = FigureKey { metric: Metric::Drain, of: None };
-        let seconds = |count: u64| Value::Duration(Duration::from_secs(count));
-        let values: Vec<Value> = (1..=20).rev().map(seconds).collect();
+        let drain = FigureKey { metric: RunMetric::Drain, of: None };
+        let seconds = |count: u64| MetricValue::Duration(Duration::from_secs(count));
+        let values: Vec<MetricValue> = (1..=20).rev().map(seconds).collect();
         let expected = range(&drain, values);
         assert_eq!(
             (expected.min, expected.median, expected.p95, expected.max),
@@ -83,7 +83,7 @@ mod tests {
         );
         let one = range(&drain, vec![seconds(7)]);
         assert_eq!((one.min, one.median, one.p95, one.max), (Some(7.0), Some(7.0), Some(7.0), Some(7.0)));
-        let never = range(&drain, vec![Value::Never, seconds(7)]);
+        let never = range(&drain, vec![MetricValue::Never, seconds(7)]);
         assert_eq!((never.min, never.max, never.shown.2.as_str()), (Some(7.0), None, "never"));
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::layers::EffectCount;
-use redrive_core::engine::{Fate, QueueName, Settlement, Waiting};
+use redrive_core::engine::{PendingDelivery, QueueName, Settlement, SettlementResult};
 use redrive_core::event::Event;
 use redrive_core::hash::Map;
 use redrive_core::ids::DeliveryId;
@@ -51,8 +51,8 @@ pub(super) struct SimulatedDelivery {
 
 #[derive(Debug)]
 pub(super) struct SettleResult {
-    pub fate: Fate,
-    pub promoted: Option<Box<Waiting>>,
+    pub fate: SettlementResult,
+    pub promoted: Option<Box<PendingDelivery>>,
     pub ended: Option<SimulatedDelivery>,
 }
 
@@ -63,7 +63,7 @@ impl SimulatedStore {
     }
 
     /// Returns the delivery if it may start now.
-    pub(super) fn accept(&mut self, new: SubmittedDelivery, now: Timestamp) -> Option<Waiting> {
+    pub(super) fn accept(&mut self, new: SubmittedDelivery, now: Timestamp) -> Option<PendingDelivery> {
         let SubmittedDelivery { queue, dependency, session, event, content, sent_at, is_poison } = new;
         let lane = session.map(|session| Lane((queue as u64) << 32 | u64::from(session)));
         let extra = SimulatedDelivery {
@@ -105,7 +105,10 @@ impl SimulatedStore {
     pub(super) fn settle(&mut self, settlement: &Settlement, now: Timestamp) -> SettleResult {
         let seq = settlement.delivery.seq();
         let settled = self.model.settle(settlement, now);
-        let row = self.model.row(seq).filter(|row| settled.fate == Fate::Written && !row.state.is_open());
+        let row = self
+            .model
+            .row(seq)
+            .filter(|row| settled.fate == SettlementResult::Written && !row.state.is_open());
         let ended = match row {
             Some(row) if row.state.holds() => Some(row.extra.clone()),
             Some(_) => self.model.forget(seq).map(|row| row.extra),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::chance::{Chance, gap_nanos, nanos_in};
-use crate::scenario::{Arrival, Flow, Spacing};
+use crate::scenario::{Arrival, ArrivalPattern, Spacing};
 use redrive_core::event::attribute::EventType;
 use redrive_core::hash::{stable_64, stable_64_of};
 use redrive_core::policy::backoff::nanos;
@@ -47,8 +47,8 @@ impl<'a> Stream<'a> {
 
     pub(super) const fn at_once(&self) -> u32 {
         match self.arrival.flow {
-            Flow::Bursts { size, .. } => size,
-            Flow::Steady { .. } | Flow::Wave { .. } | Flow::Trace { .. } => 1,
+            ArrivalPattern::Bursts { size, .. } => size,
+            ArrivalPattern::Steady { .. } | ArrivalPattern::Wave { .. } | ArrivalPattern::Trace { .. } => 1,
         }
     }
 
@@ -58,13 +58,13 @@ impl<'a> Stream<'a> {
         self.moments += 1;
         let start = now.unwrap_or(self.from_nanos);
         let at = match &self.arrival.flow {
-            Flow::Steady { rate, spacing: Spacing::Even } => {
+            ArrivalPattern::Steady { rate, spacing: Spacing::Even } => {
                 self.from_nanos.saturating_add(nanos_in(moment as f64 / rate.as_per_second()))
             }
-            Flow::Steady { rate, spacing: Spacing::Random } => {
+            ArrivalPattern::Steady { rate, spacing: Spacing::Random } => {
                 start.saturating_add(gap_nanos(self.chance.draw(moment), rate.as_per_second()))
             }
-            Flow::Wave { low, high, every, spacing } => {
+            ArrivalPattern::Wave { low, high, every, spacing } => {
                 let wave =
                     RateWave { low: low.as_per_second(), high: high.as_per_second(), every: nanos(*every) };
                 let share = match spacing {
@@ -73,12 +73,12 @@ impl<'a> Stream<'a> {
                 };
                 start.saturating_add(nanos_in(wave.seconds_until(start, share)))
             }
-            Flow::Bursts { every, .. } => match (now, every) {
+            ArrivalPattern::Bursts { every, .. } => match (now, every) {
                 (None, _) => self.from_nanos,
                 (Some(now), Some(every)) => now.saturating_add(nanos(*every)),
                 (Some(_), None) => return None,
             },
-            Flow::Trace { times, .. } => {
+            ArrivalPattern::Trace { times, .. } => {
                 let at = times.get(usize::try_from(moment).ok()?)?;
                 self.from_nanos.saturating_add(nanos(*at))
             }
@@ -130,16 +130,16 @@ mod tests {
 
     use super::*;
     use redrive_core::book::model::At;
-    use redrive_core::book::problem::Span;
+    use redrive_core::book::problem::BookSpan;
     use redrive_core::event::attribute::EventType;
     use redrive_core::text::{Rate, Share};
 
-    fn moments(flow: Flow, from: u64, until: u64) -> Vec<u64> {
-        let event_type = At { value: EventType::new("a.b").expect("a type"), span: Span::default() };
+    fn moments(flow: ArrivalPattern, from: u64, until: u64) -> Vec<u64> {
+        let event_type = At { value: EventType::new("a.b").expect("a type"), span: BookSpan::default() };
         let seconds = Duration::from_secs;
         let (from, until) = (seconds(from), seconds(until));
-        let reach = crate::scenario::Reach::OneType;
-        let arrival = Arrival { event_type, reach, sessions: None, poison: Share::NONE, from, until, flow };
+        let scope = crate::scenario::ArrivalScope::OneType;
+        let arrival = Arrival { event_type, scope, sessions: None, poison: Share::NONE, from, until, flow };
         let mut stream = Stream::new(&arrival, 1, Chance::new(1, 1));
         let mut found = Vec::new();
         let mut now = None;
@@ -153,17 +153,19 @@ mod tests {
     #[test]
     fn events_arrive_as_the_scenario_says() {
         let rate = |count| Rate::per_second(count).expect("a rate");
-        let even = |count| Flow::Steady { rate: rate(count), spacing: Spacing::Even };
-        let bursts = |every: Option<u64>| Flow::Bursts { size: 9, every: every.map(Duration::from_secs) };
-        let file = At { value: "x.csv".to_owned(), span: Span::default() };
-        let trace = Flow::Trace { file, times: vec![Duration::from_millis(10), Duration::from_secs(9)] };
-        let wave = Flow::Wave {
+        let even = |count| ArrivalPattern::Steady { rate: rate(count), spacing: Spacing::Even };
+        let bursts =
+            |every: Option<u64>| ArrivalPattern::Bursts { size: 9, every: every.map(Duration::from_secs) };
+        let file = At { value: "x.csv".to_owned(), span: BookSpan::default() };
+        let trace =
+            ArrivalPattern::Trace { file, times: vec![Duration::from_millis(10), Duration::from_secs(9)] };
+        let wave = ArrivalPattern::Wave {
             low: rate(1.0),
             high: rate(3.0),
             every: Duration::from_secs(4),
             spacing: Spacing::Even,
         };
-        let steep = Flow::Wave {
+        let steep = ArrivalPattern::Wave {
             low: rate(1e-9),
             high: rate(0.3),
             every: Duration::from_secs(60),
@@ -182,12 +184,13 @@ mod tests {
         for (name, flow, from, until, expected) in cases {
             assert_eq!(moments(flow, from, until), expected, "{name}");
         }
-        let by_chance = Flow::Steady { rate: rate(100.0), spacing: Spacing::Random };
+        let by_chance = ArrivalPattern::Steady { rate: rate(100.0), spacing: Spacing::Random };
         let count = moments(by_chance, 0, 100).len();
         assert!((9_500..10_500).contains(&count), "{count}");
         for (low, every) in [(1e-6, 1), (1e-6, 10), (50.0, 1_000), (99.9, 3)] {
             let every = Duration::from_secs(every);
-            let wave = Flow::Wave { low: rate(low), high: rate(100.0), every, spacing: Spacing::Random };
+            let wave =
+                ArrivalPattern::Wave { low: rate(low), high: rate(100.0), every, spacing: Spacing::Random };
             let (count, expected) =
                 (moments(wave, 0, 1_000).len() as f64, f64::midpoint(low, 100.0) * 1_000.0);
             assert!((count / expected - 1.0).abs() < 0.02, "{count} and not {expected}");

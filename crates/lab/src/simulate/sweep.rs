@@ -13,7 +13,7 @@ use std::str::FromStr;
 pub use self::outcome::{SweepColumn, SweepResult, SweepRow, swept};
 use super::change::beside_change;
 use redrive_core::book::RuleBook;
-use redrive_core::book::patch::{Patch, Step};
+use redrive_core::book::patch::{Patch, PatchStep};
 use redrive_core::book::problem::suggest;
 use redrive_core::limits;
 use redrive_core::policy::catalog;
@@ -136,9 +136,9 @@ impl Sweep {
         let step = |(at, key): (usize, &String)| {
             // Rows of `events` are addressed by their type.
             let is_row = at > 1 && self.keys[at - 1] == "events";
-            if is_row { Step::Row(key.clone()) } else { Step::Key(key.clone()) }
+            if is_row { PatchStep::Row(key.clone()) } else { PatchStep::Key(key.clone()) }
         };
-        let place: Vec<Step> = place.iter().enumerate().map(step).collect();
+        let place: Vec<PatchStep> = place.iter().enumerate().map(step).collect();
         let beside = beside_change(book, &self.keys[0], &self.keys[1]).filter(|_| self.keys.len() > 2);
         let patch = beside.map(|(key, value)| Patch::new().set(&place[..2], key, value)).unwrap_or_default();
         patch.set(&place, last, value)

@@ -1,4 +1,4 @@
-//! A simulated dependency: its moods over time, and its capacity.
+//! A simulated dependency: its modes over time, and its capacity.
 //!
 //! Calls beyond its capacity wait inside it in order. A caller that gives up does not cancel its call; the dependency
 //! still works on it, which is how a retry storm can keep it down.
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::agenda::CallAnswer;
 use super::chance::{Curve, nanos_in, unit};
-use crate::scenario::{Behaviour, Capacity, Latency, Met, Mood, Phase};
+use crate::scenario::{Behaviour, CallFailure, Capacity, FailureMode, FailurePhase, Latency};
 use redrive_core::hash::stable_64_of;
 use redrive_core::limits;
 use redrive_core::policy::backoff::nanos;
@@ -20,8 +20,8 @@ const REJECTED_AFTER: Duration = Duration::from_millis(2);
 #[derive(Debug)]
 pub(super) struct SimulatedTarget {
     curve: Curve,
-    moods: Vec<(u64, u64, MoodState)>,
-    next_mood: usize,
+    modes: Vec<(u64, u64, MoodState)>,
+    next_mode: usize,
     inside: WorkQueue,
     /// Rate limits that no scenario can express, for tests.
     #[cfg(test)]
@@ -45,7 +45,7 @@ enum MoodState {
     Slow(Curve),
     Failing(Vec<(u16, f64)>),
     Throttled { per_call_nanos: u64, retry_after: Option<Duration>, next_at: u64 },
-    Mixed(Vec<(Met, f64)>),
+    Mixed(Vec<(CallFailure, f64)>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub(super) struct CallOutcome {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TargetCall {
+pub(super) struct SimulatedCall {
     pub at_nanos: u64,
     pub limit: Duration,
     pub draw: u64,
@@ -66,20 +66,20 @@ pub(super) struct TargetCall {
 
 impl SimulatedTarget {
     pub(super) fn new(behaviour: &Behaviour) -> Self {
-        let state = |phase: &Phase| {
-            let state = match &phase.mood {
-                Mood::Down => MoodState::Down,
-                Mood::Hanging => MoodState::Hanging,
-                Mood::Slow(latency) => MoodState::Slow(Curve::new(*latency)),
-                Mood::Failing(shares) => {
+        let state = |phase: &FailurePhase| {
+            let state = match &phase.mode {
+                FailureMode::Down => MoodState::Down,
+                FailureMode::Hanging => MoodState::Hanging,
+                FailureMode::Slow(latency) => MoodState::Slow(Curve::new(*latency)),
+                FailureMode::Failing(shares) => {
                     MoodState::Failing(shares.iter().map(|(status, share)| (*status, share.get())).collect())
                 }
-                Mood::Throttled { rate, retry_after } => MoodState::Throttled {
+                FailureMode::Throttled { rate, retry_after } => MoodState::Throttled {
                     per_call_nanos: nanos_in(1.0 / rate.as_per_second()),
                     retry_after: *retry_after,
                     next_at: 0,
                 },
-                Mood::Mixed(shares) => {
+                FailureMode::Mixed(shares) => {
                     MoodState::Mixed(shares.iter().map(|(met, share)| (*met, share.get())).collect())
                 }
             };
@@ -87,8 +87,8 @@ impl SimulatedTarget {
         };
         Self {
             curve: Curve::new(behaviour.latency.unwrap_or(Latency::USUAL)),
-            moods: behaviour.phases.iter().map(state).collect(),
-            next_mood: 0,
+            modes: behaviour.phases.iter().map(state).collect(),
+            next_mode: 0,
             inside: WorkQueue::new(behaviour.capacity.unwrap_or_default()),
             #[cfg(test)]
             limiter: None,
@@ -107,7 +107,7 @@ impl SimulatedTarget {
     }
 
     /// `call.at_nanos` must not decrease.
-    pub(super) fn call(&mut self, call: TargetCall) -> CallOutcome {
+    pub(super) fn call(&mut self, call: SimulatedCall) -> CallOutcome {
         let now = call.at_nanos;
         let failed =
             |said, after: Duration| CallOutcome { said, took: after.min(call.limit), takes_effect: false };
@@ -116,13 +116,13 @@ impl SimulatedTarget {
         if let Some(said) = self.limiter.as_mut().and_then(|limiter| limiter.0(now)) {
             return failed(said, REJECTED_AFTER);
         }
-        while self.moods.get(self.next_mood).is_some_and(|(_, until, _)| *until <= now) {
-            self.next_mood += 1;
+        while self.modes.get(self.next_mode).is_some_and(|(_, until, _)| *until <= now) {
+            self.next_mode += 1;
         }
-        let mood = self.moods.get_mut(self.next_mood).filter(|(from, ..)| *from <= now);
+        let mode = self.modes.get_mut(self.next_mode).filter(|(from, ..)| *from <= now);
         let (mut curve, mut said) = (self.curve, CallAnswer::Done);
         let draw = || unit(stable_64_of(call.draw, 2));
-        match mood.map(|(.., state)| state) {
+        match mode.map(|(.., state)| state) {
             None => {}
             Some(MoodState::Down) => return failed(CallAnswer::Refused, REFUSED_AFTER),
             Some(MoodState::Hanging) => return hangs,
@@ -137,10 +137,10 @@ impl SimulatedTarget {
                 *next_at = now.saturating_add(*per_call_nanos);
             }
             Some(MoodState::Mixed(shares)) => match fallen_on(shares, draw()) {
-                Some(Met::Refused) => return failed(CallAnswer::Refused, REFUSED_AFTER),
-                Some(Met::Nothing) => return hangs,
-                Some(Met::Status(429)) => return failed(CallAnswer::TooMany(None), REJECTED_AFTER),
-                Some(Met::Status(status)) => said = CallAnswer::Status(status),
+                Some(CallFailure::Refused) => return failed(CallAnswer::Refused, REFUSED_AFTER),
+                Some(CallFailure::Nothing) => return hangs,
+                Some(CallFailure::Status(429)) => return failed(CallAnswer::TooMany(None), REJECTED_AFTER),
+                Some(CallFailure::Status(status)) => said = CallAnswer::Status(status),
                 None => {}
             },
         }
@@ -239,8 +239,8 @@ mod tests {
 
     const ALWAYS_TEN: Latency = Latency { p50: ms(10), p99: ms(10) };
 
-    fn target(capacity: Option<Capacity>, mood: Option<Mood>) -> SimulatedTarget {
-        let phases = mood.map(|mood| Phase { at: ms(0), lasting: ms(60_000), mood });
+    fn target(capacity: Option<Capacity>, mode: Option<FailureMode>) -> SimulatedTarget {
+        let phases = mode.map(|mode| FailurePhase { at: ms(0), lasting: ms(60_000), mode });
         SimulatedTarget::new(&Behaviour {
             latency: Some(ALWAYS_TEN),
             capacity,
@@ -249,39 +249,39 @@ mod tests {
         })
     }
 
-    fn knock(at: u64) -> TargetCall {
-        TargetCall { at_nanos: at * 1_000_000, limit: ms(1_000), draw: at, is_poison: false }
+    fn knock(at: u64) -> SimulatedCall {
+        SimulatedCall { at_nanos: at * 1_000_000, limit: ms(1_000), draw: at, is_poison: false }
     }
 
     #[test]
     fn a_mood_decides_what_a_caller_is_told() {
         let rate = Rate::per_second(1.0).expect("a rate");
-        let throttled = Mood::Throttled { rate, retry_after: Some(ms(5_000)) };
-        let slow = |millis| Mood::Slow(Latency { p50: ms(millis), p99: ms(millis) });
+        let throttled = FailureMode::Throttled { rate, retry_after: Some(ms(5_000)) };
+        let slow = |millis| FailureMode::Slow(Latency { p50: ms(millis), p99: ms(millis) });
         let done = (CallAnswer::Done, true);
         #[rustfmt::skip]
         let cases = [
             ("all is well",                 None,                                    10,    done),
-            ("nobody listens",              Some(Mood::Down),                        1,     (CallAnswer::Refused, false)),
-            ("it never answers",            Some(Mood::Hanging),                     1_000, (CallAnswer::Nothing, false)),
+            ("nobody listens",              Some(FailureMode::Down),                        1,     (CallAnswer::Refused, false)),
+            ("it never answers",            Some(FailureMode::Hanging),                     1_000, (CallAnswer::Nothing, false)),
             ("it is slow",                  Some(slow(500)),                         500,   done),
             ("too slow, and takes it all the same", Some(slow(3_000)),               1_000, (CallAnswer::Nothing, true)),
-            ("it fails",                    Some(Mood::Failing(vec![(503, Share::ALL)])), 10, (CallAnswer::Status(503), false)),
-            ("it never fails",              Some(Mood::Failing(vec![(503, Share::NONE)])), 10, done),
+            ("it fails",                    Some(FailureMode::Failing(vec![(503, Share::ALL)])), 10, (CallAnswer::Status(503), false)),
+            ("it never fails",              Some(FailureMode::Failing(vec![(503, Share::NONE)])), 10, done),
             ("the first of many",           Some(throttled),                         10,    done),
         ];
-        for (name, mood, took, (said, takes_effect)) in cases {
-            let outcome = target(None, mood).call(knock(0));
+        for (name, mode, took, (said, takes_effect)) in cases {
+            let outcome = target(None, mode).call(knock(0));
             assert_eq!(outcome, CallOutcome { said, took: ms(took), takes_effect }, "{name}");
         }
-        let poisoned = target(None, None).call(TargetCall { is_poison: true, ..knock(0) });
+        let poisoned = target(None, None).call(SimulatedCall { is_poison: true, ..knock(0) });
         assert_eq!((poisoned.said, poisoned.takes_effect), (CallAnswer::Status(422), false));
     }
 
     #[test]
     fn a_throttle_lets_through_what_its_rate_allows() {
         let rate = Rate::per_second(2.0).expect("a rate");
-        let mut target = target(None, Some(Mood::Throttled { rate, retry_after: Some(ms(5_000)) }));
+        let mut target = target(None, Some(FailureMode::Throttled { rate, retry_after: Some(ms(5_000)) }));
         let told = [0, 100, 499, 500, 600, 1_200].map(|at| target.call(knock(at)).said);
         let too_many = CallAnswer::TooMany(Some(ms(5_000)));
         assert_eq!(
@@ -289,7 +289,8 @@ mod tests {
             [CallAnswer::Done, too_many, too_many, CallAnswer::Done, too_many, CallAnswer::Done]
         );
         let hardly_any = Rate::per_second(1e-30).expect("a rate");
-        let mut target = self::target(None, Some(Mood::Throttled { rate: hardly_any, retry_after: None }));
+        let mut target =
+            self::target(None, Some(FailureMode::Throttled { rate: hardly_any, retry_after: None }));
         let told = [5, 6, 50_000].map(|at| target.call(knock(at)).said);
         assert_eq!(told, [CallAnswer::Done, CallAnswer::TooMany(None), CallAnswer::TooMany(None)]);
     }
@@ -297,10 +298,11 @@ mod tests {
     #[test]
     fn shares_of_failures_are_those_of_the_calls() {
         let share = |percent: f64| Share::new(percent / 100.0).expect("a share");
-        let mut target = target(None, Some(Mood::Failing(vec![(503, share(30.0)), (500, share(5.0))])));
+        let mut target =
+            target(None, Some(FailureMode::Failing(vec![(503, share(30.0)), (500, share(5.0))])));
         let (mut unavailable, mut broken) = (0, 0);
         for draw in 0..10_000 {
-            match target.call(TargetCall { draw: stable_64_of(draw, 1), ..knock(1) }).said {
+            match target.call(SimulatedCall { draw: stable_64_of(draw, 1), ..knock(1) }).said {
                 CallAnswer::Status(503) => unavailable += 1,
                 CallAnswer::Status(500) => broken += 1,
                 _ => {}

@@ -7,7 +7,7 @@ use super::*;
 use crate::scenario;
 use redrive_core::book;
 use redrive_core::book::connectors::built_in;
-use redrive_core::policy::breaker::Phase;
+use redrive_core::policy::breaker::BreakerPhase;
 
 /// One service with one row of events; `inside` says more of the service.
 pub(super) fn book(inside: &str, more: &str) -> Arc<RuleBook> {
@@ -188,7 +188,7 @@ fn a_breaker_spares_a_dependency_that_is_down_and_nothing_dies() {
     assert!(api.calls_failed < 20, "{}", api.calls_failed);
     assert!(bare.dependencies[0].calls_failed > 300, "{}", bare.dependencies[0].calls_failed);
     let last = api.transitions.last().expect("it changed");
-    assert_eq!(last.to, Phase::Closed);
+    assert_eq!(last.to, BreakerPhase::Closed);
     let trouble = api.troubles[0];
     assert_eq!((trouble.began_at_ms, trouble.ended_at_ms), (10_000, Some(40_000)));
     // Until the next probe at most ten seconds, then 20/s and a tenth more each second, while 10/s arrive.

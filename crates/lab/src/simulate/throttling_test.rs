@@ -1,7 +1,7 @@
 //! A dependency that throttles, in every shape: what has waited drains at nearly what it allows, without bursts.
 //!
 //! Twenty events a second; thirty are allowed, but for some time only five. Figures are those of
-//! `docs/decisions/0015-a-limit-that-was-met-is-remembered.md`.
+//! `docs/decisions/0015-remember-the-rate-limit-that-was-met.md`.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

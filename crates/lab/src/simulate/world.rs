@@ -13,14 +13,15 @@ use super::ledger::{CallLoad, CallResult, DeliveryRoute, SimulationLedger, Track
 use super::report::SimulationReport;
 use super::store::{SimulatedStore, SubmittedDelivery};
 use super::stream::Stream;
-use super::target::{SimulatedTarget, TargetCall};
+use super::target::{SimulatedCall, SimulatedTarget};
 use super::{Cancelled, Go, SimulationPlan, SimulationProgress};
 use crate::scenario::{Behaviour, FaultKind, Scenario};
 use redrive_core::book::RuleBook;
-use redrive_core::book::connectors::{Endpoint, Speech};
-use redrive_core::book::model::Order;
+use redrive_core::book::connectors::{CallProtocol, Endpoint};
+use redrive_core::book::model::DeliveryOrder;
 use redrive_core::engine::{
-    Bounds, Call, CallId, Effect, Ending, Engine, Fate, Input, Next, QueueName, Settlement, Setup, Signal,
+    CallId, Effect, Ending, Engine, EngineActivity, EngineBounds, Input, NextState, QueueName, Settlement,
+    SettlementResult, Setup, TargetCall,
 };
 use redrive_core::event::Event;
 use redrive_core::event::attribute::EventType;
@@ -70,7 +71,7 @@ pub(super) struct SimulatedWorld<'a> {
 
 struct SimulatedQueue {
     name: Arc<QueueName>,
-    speech: Speech,
+    speech: CallProtocol,
 }
 
 #[derive(Clone, Copy)]
@@ -78,7 +79,7 @@ pub(super) struct QueueSubscriber {
     pub belongs: DeliveryRoute,
     /// Independent of the order in the book.
     pub key: u64,
-    pub order: Order,
+    pub order: DeliveryOrder,
 }
 
 pub(super) struct SimulatedNode {
@@ -169,7 +170,7 @@ impl<'a> SimulatedWorld<'a> {
     }
 
     pub(super) fn takers_of(&self, event_type: &EventType) -> Vec<QueueSubscriber> {
-        let taker = |route: &redrive_core::book::route::Route<'_>| {
+        let taker = |route: &redrive_core::book::route::RouteMatch<'_>| {
             let channel = route.channel.map(|channel| channel.name.clone());
             let name = QueueName { service: route.service.name.clone(), channel };
             let queue = self.queues.iter().position(|queue| *queue.name == name);
@@ -332,27 +333,27 @@ impl<'a> SimulatedWorld<'a> {
             Effect::Release(queue) => self.nodes[node].inbox.push_back(Input::Released(queue)),
             // No replays here.
             Effect::Advance(_) | Effect::Reprocess(_) => {}
-            Effect::Signal(signal) => self.record_signal(node, &signal),
+            Effect::Activity(signal) => self.record_signal(node, &signal),
         }
     }
 
-    fn record_signal(&mut self, node: usize, signal: &Signal) {
+    fn record_signal(&mut self, node: usize, signal: &EngineActivity) {
         match signal {
-            Signal::Breaker { dependency, transition, .. } => {
+            EngineActivity::Breaker { dependency, transition, .. } => {
                 if let Some(place) = self.dependency_places.get(dependency) {
                     self.ledger.breaker(*place, node, transition);
                 }
             }
-            Signal::Paused(service) => self.ledger.paused(service),
-            Signal::Settled { .. }
-            | Signal::Stale(_)
-            | Signal::Replay { .. }
-            | Signal::DependencyHeld { .. }
-            | Signal::Alert { .. } => {}
+            EngineActivity::Paused(service) => self.ledger.paused(service),
+            EngineActivity::Settled { .. }
+            | EngineActivity::Stale(_)
+            | EngineActivity::Replay { .. }
+            | EngineActivity::DependencyHeld { .. }
+            | EngineActivity::Alert { .. } => {}
         }
     }
 
-    fn call(&mut self, node: usize, call: &Call) {
+    fn call(&mut self, node: usize, call: &TargetCall) {
         let caller = NodeRun { node, run: self.nodes[node].run };
         let store = &mut self.nodes[node].store;
         let queue = store.place(&call.queue);
@@ -373,7 +374,7 @@ impl<'a> SimulatedWorld<'a> {
         }
         let dependency = store.row(first.id).dependency;
         let is_batch = call.deliveries.len() > 1;
-        let knock = TargetCall {
+        let knock = SimulatedCall {
             at_nanos: self.now,
             limit: call.limit,
             draw: self.luck.draw_of(first.id.content(), u64::from(first.attempts)),
@@ -418,7 +419,13 @@ impl<'a> SimulatedWorld<'a> {
         self.agenda.plan(self.now.saturating_add(nanos(outcome.took)), AgendaEvent::CallEnds(end));
     }
 
-    fn call_through(&mut self, call: &Call, knock: TargetCall, end: FinishedCall, failing: Vec<usize>) {
+    fn call_through(
+        &mut self,
+        call: &TargetCall,
+        knock: SimulatedCall,
+        end: FinishedCall,
+        failing: Vec<usize>,
+    ) {
         let node = &mut self.nodes[end.node];
         let mut carries: Vec<EffectCount> = Vec::new();
         for (place, delivery) in call.deliveries.iter().enumerate() {
@@ -470,8 +477,8 @@ impl<'a> SimulatedWorld<'a> {
         let settled = self.nodes[node].store.settle(settlement, clock);
         #[cfg(test)]
         super::record_test::settled(settlement, settled.fate);
-        if settled.fate == Fate::Written
-            && settlement.story.is_some()
+        if settled.fate == SettlementResult::Written
+            && settlement.record.is_some()
             && let Some(lane) =
                 settled.ended.as_ref().map_or_else(|| self.lane_of(node, settlement), |row| row.lane)
         {
@@ -480,14 +487,16 @@ impl<'a> SimulatedWorld<'a> {
         if let Some(row) = &settled.ended {
             let belongs = DeliveryRoute { queue: row.queue, dependency: row.dependency };
             match &settlement.next {
-                Next::Dead(death) => self.ledger.died(belongs, death, row.calls),
-                Next::Delivered => {
+                NextState::Dead(death) => self.ledger.died(belongs, death, row.calls),
+                NextState::Delivered => {
                     self.ledger.delivered(belongs, self.clock().since(row.sent_at), row.calls);
                 }
-                Next::Ready | Next::Due { .. } | Next::Starting => unreachable!("it has ended"),
+                NextState::Ready | NextState::Due { .. } | NextState::Starting => {
+                    unreachable!("it has ended")
+                }
             }
         }
-        if settled.fate == Fate::Written && !settlement.emits.is_empty() {
+        if settled.fate == SettlementResult::Written && !settlement.emits.is_empty() {
             self.derive(settlement);
         }
         let (delivery, fate, promoted) = (settlement.delivery, settled.fate, settled.promoted);
@@ -564,7 +573,7 @@ impl<'a> SimulatedWorld<'a> {
             seed: Seed(stable_64_of(self.plan.seed, node as u64)),
             book: Arc::clone(&self.plan.book),
             older_books: vec![Arc::clone(&self.plan.book)],
-            bounds: Bounds::OF_A_SERVER,
+            bounds: EngineBounds::SERVER,
             now: self.clock(),
             queues: store.open_queues(),
             paused: store.model.paused.clone(),

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use redrive_core::book::model::Order;
-use redrive_core::engine::story::{End, Story, Told};
-use redrive_core::engine::{Next, QueueName, Settlement, Waiting};
+use redrive_core::book::model::DeliveryOrder;
+use redrive_core::engine::attempt_record::{AttemptEnd, AttemptRecord, RecordedVerdict};
+use redrive_core::engine::{NextState, PendingDelivery, QueueName, Settlement};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{ContentType, EventId, EventSource, EventType, SessionKey};
 use redrive_core::ids::{Attempt, ServiceName};
@@ -13,7 +13,8 @@ use redrive_core::policy::decide::History;
 use redrive_core::time::Timestamp;
 use redrive_node::store::sqlite::{Options, Sqlite};
 use redrive_node::store::{
-    Addressee, Batch, Settled, Store, Submission, Submitted, WaitingBound, WhenFull, Written,
+    Addressee, BatchResult, OverflowPolicy, SettleResult, Store, Submission, SubmittedEvent, WaitingBound,
+    WriteBatch,
 };
 use tempfile::TempDir;
 
@@ -32,7 +33,7 @@ pub(crate) struct Stage {
     store: Sqlite,
     kind: Kind,
     sent: u64,
-    waiting: Vec<Waiting>,
+    waiting: Vec<PendingDelivery>,
     addressee: Addressee,
     _folder: TempDir,
 }
@@ -46,21 +47,21 @@ impl Stage {
         let addressee = Addressee {
             queue: Arc::new(QueueName { service, channel: None }),
             subscription: "orders: order.*".into(),
-            copies: redrive_core::event::copies::Copies::default(),
-            order: if kind == Kind::InSessions { Order::Session } else { Order::None },
+            copies: redrive_core::event::copy_rule::CopyRule::default(),
+            order: if kind == Kind::InSessions { DeliveryOrder::Session } else { DeliveryOrder::None },
             letter_name: "_bench.deadletter".into(),
             consumer_group: "bench".into(),
             bound: WaitingBound {
                 deliveries_max: u64::MAX,
                 bytes_max: u64::MAX,
                 per_session_max: u64::MAX,
-                when_full: WhenFull::Refuse,
+                when_full: OverflowPolicy::Refuse,
             },
         };
         Self { store, kind, sent: 0, waiting: Vec::new(), addressee, _folder: folder }
     }
 
-    pub(crate) fn batch(&mut self, events: usize) -> Batch {
+    pub(crate) fn batch(&mut self, events: usize) -> WriteBatch {
         let settlements = match self.kind {
             Kind::Held | Kind::Repeated => Vec::new(),
             Kind::Unordered | Kind::InSessions => self.waiting.iter().map(delivered).collect(),
@@ -71,18 +72,21 @@ impl Stage {
         let submissions = (0..events).map(|_| {
             self.sent += 1;
             let routes = vec![self.addressee.clone()];
-            Submission { events: vec![Submitted { event: Arc::new(event(self.sent, self.kind)), routes }] }
+            Submission {
+                events: vec![SubmittedEvent { event: Arc::new(event(self.sent, self.kind)), routes }],
+            }
         });
-        Batch { submissions: submissions.collect(), settlements, ..Batch::default() }
+        WriteBatch { submissions: submissions.collect(), settlements, ..WriteBatch::default() }
     }
 
-    pub(crate) fn write(&mut self, batch: &Batch) {
-        let Written { settled, waiting, .. } = self.store.write(batch, at(self.sent)).expect("it is written");
+    pub(crate) fn write(&mut self, batch: &WriteBatch) {
+        let BatchResult { settled, waiting, .. } =
+            self.store.write(batch, at(self.sent)).expect("it is written");
         self.waiting = waiting;
         for settled in settled {
             match settled {
-                Settled::Written { promoted } => self.waiting.extend(promoted.map(|waiting| *waiting)),
-                Settled::Stale => panic!("what was delivered had not been settled"),
+                SettleResult::Written { promoted } => self.waiting.extend(promoted.map(|waiting| *waiting)),
+                SettleResult::Stale => panic!("what was delivered had not been settled"),
             }
         }
     }
@@ -111,15 +115,15 @@ fn event(number: u64, kind: Kind) -> Event {
     }
 }
 
-fn delivered(waiting: &Waiting) -> Arc<Settlement> {
+fn delivered(waiting: &PendingDelivery) -> Arc<Settlement> {
     let (started_at, book) = (waiting.written_at, 7);
-    let story = Story {
+    let story = AttemptRecord {
         attempt: Attempt::FIRST,
         started_at,
         took_nanos: 1_000_000,
-        end: End::Delivered { status: Some(200) },
+        end: AttemptEnd::Delivered { status: Some(200) },
         book,
-        verdict: Told::Delivered,
+        verdict: RecordedVerdict::Delivered,
         classified_at: None,
         reaction_at: None,
         retry: None,
@@ -129,10 +133,10 @@ fn delivered(waiting: &Waiting) -> Arc<Settlement> {
         delivery: waiting.id,
         attempts_before: 0,
         attempts: 1,
-        next: Next::Delivered,
+        next: NextState::Delivered,
         history: History::new().started(started_at),
         book,
-        story: Some(Box::new(story)),
+        record: Some(Box::new(story)),
         pause: None,
         stop: None,
         emits: Vec::new(),

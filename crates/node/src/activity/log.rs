@@ -1,7 +1,7 @@
-//! One line of the log for each activity: a constant message, and values as fields.
+//! One log line per activity: a constant message with values as fields.
 //!
-//! Invariant: a session's key is often a person's name or address, so no line has it. A line has a keyed hash of it,
-//! by which lines of one session are found; without the store's own seed it does not reveal the key.
+//! Invariant: a session key is often a name or an address, so no line contains it. Lines carry a keyed hash
+//! instead, which links the lines of one session and does not reveal the key without the store's seed.
 
 use redrive_core::ids::Seed;
 use ring::hmac;
@@ -10,68 +10,64 @@ use tracing::{debug, error, info, warn};
 
 use super::{Activity, AlertFacts, BreakerFacts, DeliveryFacts, EventFacts, ReplayFacts, ServiceFacts};
 
-/// How many bytes of a hash stand for a session.
 const SESSION_BYTES: usize = 8;
 
-/// Writes activities into the log.
 #[derive(Clone)]
-pub(super) struct Log {
+pub(super) struct ActivityLog {
     sessions: hmac::Key,
 }
 
-impl Log {
-    /// The log of a store.
+impl ActivityLog {
     pub(super) fn new(seed: Seed) -> Self {
         Self { sessions: hmac::Key::new(hmac::HMAC_SHA256, &seed.0.to_be_bytes()) }
     }
 
-    /// Writes the line.
     #[rustfmt::skip]
     pub(super) fn write(&self, activity: &Activity) {
         match activity {
             Activity::Accepted(EventFacts { event_id, event_type, session, correlation_id, trace_id }) => {
                 let session = session.as_deref().map(|session| self.hash(session));
-                debug!(event_id, event_type, correlation_id, trace_id, session, "accepted");
+                debug!(event_id, event_type, correlation_id, trace_id, session, "event accepted");
             }
             Activity::Unrouted(EventFacts { event_id, event_type, session, correlation_id, trace_id }) => {
                 let session = session.as_deref().map(|session| self.hash(session));
-                warn!(event_id, event_type, correlation_id, trace_id, session, "accepted, and nobody wants it");
+                warn!(event_id, event_type, correlation_id, trace_id, session, "event accepted, no service subscribes");
             }
             Activity::Delivered(facts) | Activity::Retrying(facts) | Activity::Held(facts) | Activity::Dead(facts) => {
                 self.write_delivery(activity, facts);
             }
             Activity::SessionHeld { service, delivery: delivery_id, event_type, session, message: detail } => {
                 let session = self.hash(session);
-                warn!(service, delivery_id, event_type, session, detail, "a dead letter holds its session");
+                warn!(service, delivery_id, event_type, session, detail, "session held by a dead letter");
             }
             Activity::BreakerOpened(BreakerFacts { dependency, failures, message: detail }) => {
-                warn!(dependency, failures, detail, "a breaker has opened");
+                warn!(dependency, failures, detail, "circuit breaker opened");
             }
             Activity::BreakerProbing(BreakerFacts { dependency, failures, message: detail }) => {
-                info!(dependency, failures, detail, "a breaker lets probes through");
+                info!(dependency, failures, detail, "circuit breaker half-open, probing");
             }
             Activity::BreakerClosed(BreakerFacts { dependency, failures, message: detail }) => {
-                info!(dependency, failures, detail, "a breaker has closed");
+                info!(dependency, failures, detail, "circuit breaker closed");
             }
             Activity::DependencyHeld { dependency, message: detail, due_at } => {
-                warn!(dependency, %due_at, detail, "a dependency asked everybody to wait");
+                warn!(dependency, %due_at, detail, "dependency asked callers to wait");
             }
-            Activity::Paused(ServiceFacts { service, message: detail }) => warn!(service, detail, "a service is paused"),
-            Activity::Resumed(ServiceFacts { service, message: detail }) => info!(service, detail, "a service goes on"),
+            Activity::Paused(ServiceFacts { service, message: detail }) => warn!(service, detail, "service paused"),
+            Activity::Resumed(ServiceFacts { service, message: detail }) => info!(service, detail, "service resumed"),
             Activity::Alert(AlertFacts { service, delivery: delivery_id, message: detail, code: _ }) => {
-                warn!(service, delivery_id, detail, "something needs a person");
+                warn!(service, delivery_id, detail, "operator attention needed");
             }
-            Activity::ReplayBegan(ReplayFacts { message: detail, replay }) => info!(replay, detail, "a replay has begun"),
-            Activity::ReplayChanged(ReplayFacts { message: detail, replay }) => info!(replay, detail, "a replay has changed"),
-            Activity::BookRead => info!("a rule book was read"),
-            Activity::BookRefused(words) => error!(detail = words.message, "a rule book is refused: the old one stays"),
+            Activity::ReplayBegan(ReplayFacts { message: detail, replay }) => info!(replay, detail, "replay started"),
+            Activity::ReplayChanged(ReplayFacts { message: detail, replay }) => info!(replay, detail, "replay changed"),
+            Activity::BookRead => info!("rule book loaded"),
+            Activity::BookRefused(words) => error!(detail = words.message, "rule book refused, keeping the old one"),
             Activity::StoreFailing(words) => error!(
                 error = words.message,
-                "the store takes no writes; events are refused and no delivery starts until it does"
+                "store writes failing, deliveries paused"
             ),
-            Activity::StoreHealed => info!("the store takes writes again"),
-            Activity::Security(words) => warn!(detail = words.message, "somebody came with a bad signature or a bad key"),
-            Activity::ClockStepped(words) => warn!(detail = words.message, "the machine's clock was set"),
+            Activity::StoreHealed => info!("store writes recovered"),
+            Activity::Security(words) => warn!(detail = words.message, "authentication failed"),
+            Activity::ClockStepped(words) => warn!(detail = words.message, "system clock changed"),
         }
     }
 
@@ -86,7 +82,7 @@ impl Log {
         match activity {
             Activity::Delivered(_) => debug!(
                 service, delivery_id, event_id, event_type, correlation_id, trace_id, span_id, session,
-                attempt, retry_count, status, took_ms, "delivered"
+                attempt, retry_count, status, took_ms, "event delivered"
             ),
             Activity::Retrying(_) => info!(
                 service, delivery_id, event_id, event_type, correlation_id, trace_id, span_id, session,
@@ -94,16 +90,15 @@ impl Log {
             ),
             Activity::Held(_) => info!(
                 service, delivery_id, event_id, event_type, correlation_id, trace_id, span_id, session,
-                attempt, retry_count, category, code, status, error, due_at, "held"
+                attempt, retry_count, category, code, status, error, due_at, "delivery held"
             ),
             _ => warn!(
                 service, delivery_id, event_id, event_type, correlation_id, trace_id, span_id, session,
-                attempt, retry_count, category, code, status, error, took_ms, "dead"
+                attempt, retry_count, category, code, status, error, took_ms, "delivery dead-lettered"
             ),
         }
     }
 
-    /// What stands for a session in the log.
     fn hash(&self, session: &str) -> String {
         let hash = hmac::sign(&self.sessions, session.as_bytes());
         let first = hash.as_ref().first_chunk::<SESSION_BYTES>().expect("a hash has 32 bytes");
@@ -111,7 +106,8 @@ impl Log {
     }
 }
 
-/// The failure without the target's own words, which may say anything about anyone and are kept with the delivery.
+/// The failure without the target's own text, which may contain personal data and is stored with the
+/// delivery.
 fn in_our_words(facts: &DeliveryFacts) -> Option<&str> {
     let message = facts.message.as_deref()?;
     let status_line = message.split_once(": ").map_or(message, |(status_line, _)| status_line);

@@ -1,138 +1,122 @@
-//! The archivist: reads accepted events from the store and writes them to the archive, one after the other.
+//! The archivist: copies accepted events from the store to the archive, one after the other.
 //!
-//! It is a task beside the node, which does not know of it: events come in and go out at their own pace, and
-//! the archivist follows at its own. How far it has come is a memo in the store, written once a page and only
-//! when the page is durable in the archive. So a crash costs a page that is written again, and an archive that
-//! was away is caught up with from the store for as long as that keeps the events.
+//! It is a task beside the node, which does not depend on it. Its position is a memo in the store, written
+//! once per page and only when the page is durable in the archive. So a crash repeats one page, and after an
+//! outage the archive catches up for as long as the store keeps the events.
 //!
-//! Invariants: the memo never runs ahead of the archive, but for events that were left out on purpose, each of
-//! which was counted; a rule book without an archive leaves no memo, so that an archive that comes later begins
-//! with what is accepted from then on.
+//! Invariants: the memo never runs ahead of the archive, except for events left out on purpose, each of which
+//! is counted; a rule book without an archive clears the memo, so a later archive starts with events accepted
+//! from then on.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redrive_core::alerts::Trouble;
-use redrive_core::archive::{ArchiveRule, Care, Fate, News, Standing, Turn};
+use redrive_core::alerts::Incident;
+use redrive_core::archive::{
+    ArchiveAction, ArchiveChange, ArchiveControl, ArchiveHealth, ArchiveRule, WriteOutcome,
+};
 use redrive_core::book::RuleBook;
 use redrive_core::ids::{Receipt, Seq};
 use redrive_core::time::Timestamp;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::{Archive, ArchiveFailure, Day, Entry};
+use super::{Archive, ArchiveEntry, ArchiveFailure, Day};
 use crate::activity::{Activity, BreakerFacts};
 use crate::connectors::Drivers;
 use crate::runtime::{Node, ReadError, SubmitError};
 use crate::store::EventView;
 
-/// Where the archivist notes how far it has come.
+/// The memo with the position.
 const UPTO: &str = "archive:upto";
-/// Events of one page, and the bytes of their payloads: a crash costs no more than that to do again.
+/// Events and payload bytes of one page: what a crash repeats at most.
 const PAGE_ROWS: usize = 256;
 const PAGE_BYTES: usize = 16 * 1024 * 1024;
-/// How often the store is looked at for more.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How long a page may take to become durable.
 const SYNC_WITHIN: Duration = Duration::from_mins(1);
-/// How long to wait before a page is written again that did not.
 const PAGE_AGAIN_AFTER: Duration = Duration::from_secs(5);
-/// How often days are looked at that may be deleted.
 const FORGET_EVERY: Duration = Duration::from_hours(1);
-/// How long the archivist may go on after it was told to stop.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
-/// Makes the archive that a rule names.
-pub type Opener = dyn Fn(&ArchiveRule) -> Result<Arc<dyn Archive>, ArchiveFailure> + Send + Sync;
+pub type ArchiveOpener = dyn Fn(&ArchiveRule) -> Result<Arc<dyn Archive>, ArchiveFailure> + Send + Sync;
 
-/// A hand on the archivist; clones are of the same one. It ends when the last is dropped.
+/// Clones are the same archivist. It ends when the last is dropped.
 #[derive(Clone)]
 pub struct Archivist {
-    shared: Arc<Shared>,
+    shared: Arc<ArchivistShared>,
 }
 
-struct Shared {
-    wishes: watch::Sender<Wish>,
-    progress: Arc<Mutex<Progress>>,
+struct ArchivistShared {
+    wishes: watch::Sender<ArchivistGoal>,
+    progress: Arc<Mutex<ArchiveProgress>>,
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What the archivist is to do.
 #[derive(Clone, Debug, PartialEq)]
-enum Wish {
-    /// The rule book has no archive.
+enum ArchivistGoal {
     Nothing,
     Keep(Arc<ArchiveRule>),
     Stop,
 }
 
-impl Wish {
+impl ArchivistGoal {
     fn of(book: &RuleBook) -> Self {
         ArchiveRule::of(book).map_or(Self::Nothing, |rule| Self::Keep(Arc::new(rule)))
     }
 }
 
-/// How far it is, since the process started.
+/// Since the process started.
 #[derive(Clone, Debug)]
-struct Progress {
-    standing: Standing,
+struct ArchiveProgress {
+    standing: ArchiveHealth,
     archived: u64,
     left_out: u64,
-    /// When the oldest event was accepted that is not in the archive; none if all are, as far as is known.
+    /// When the oldest unarchived event was accepted; none if all are archived.
     waiting_since: Option<Timestamp>,
     last_error: Option<(Timestamp, String)>,
-    /// Whether the last page could not be made durable or noted, or not even begun.
     is_stuck: bool,
 }
 
-/// How the archive is, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArchiveStatus {
-    /// Whether it is written to.
-    pub standing: Standing,
-    /// Events that were written since the process started.
+    pub standing: ArchiveHealth,
     pub archived: u64,
-    /// Events that were left out since the process started.
     pub left_out: u64,
-    /// How long ago the oldest event was accepted that is not in the archive yet; none if all are.
+    /// The age of the oldest unarchived event; none if all are archived.
     pub behind: Option<Duration>,
-    /// What went wrong last, and when.
     pub last_error: Option<(Timestamp, String)>,
-    /// Whether that was more than a write: nothing gets on until it is over.
+    /// Whether the last page failed other than by a write.
     pub is_stuck: bool,
 }
 
 impl Archivist {
-    /// Goes to work beside a node, by its rule book.
-    ///
-    /// When this returns it is settled where an archive begins that is new: whatever is accepted from then on
-    /// will be in it.
+    /// Starts beside a node, by its rule book. When this returns, the start of a new archive is fixed: every
+    /// event accepted from then on will be in it.
     pub async fn start(node: &Node, drivers: &Drivers) -> Self {
         let drivers = drivers.clone();
         Self::with(node, Box::new(move |rule| drivers.archive(&rule.endpoint))).await
     }
 
-    /// The same with an archive of one's own.
-    pub async fn with(node: &Node, open: Box<Opener>) -> Self {
-        let wish = Wish::of(&node.book());
-        if let Wish::Keep(_) = &wish
+    pub async fn with(node: &Node, open: Box<ArchiveOpener>) -> Self {
+        let wish = ArchivistGoal::of(&node.book());
+        if let ArchivistGoal::Keep(_) = &wish
             && let Err(error) = place(node).await
         {
-            tracing::warn!(%error, "where the archive begins could not be written; it is tried again");
+            tracing::warn!(%error, "archive position not stored, retrying");
         }
         let (wishes, receiver) = watch::channel(wish);
-        let progress = Arc::new(Mutex::new(Progress::new()));
-        let task = Task { node: node.clone(), wishes: receiver, progress: Arc::clone(&progress), open };
+        let progress = Arc::new(Mutex::new(ArchiveProgress::new()));
+        let task =
+            ArchivistTask { node: node.clone(), wishes: receiver, progress: Arc::clone(&progress), open };
         let task = Mutex::new(Some(tokio::spawn(task.run())));
-        Self { shared: Arc::new(Shared { wishes, progress, task }) }
+        Self { shared: Arc::new(ArchivistShared { wishes, progress, task }) }
     }
 
-    /// A new rule book holds from now on.
     pub fn change(&self, book: &RuleBook) {
-        let wish = Wish::of(book);
-        // Work that goes on as before is not disturbed.
+        let wish = ArchivistGoal::of(book);
+        // An unchanged rule does not interrupt the work.
         self.shared.wishes.send_if_modified(|now| {
-            let is_new = *now != wish && *now != Wish::Stop;
+            let is_new = *now != wish && *now != ArchivistGoal::Stop;
             if is_new {
                 *now = wish;
             }
@@ -140,37 +124,35 @@ impl Archivist {
         });
     }
 
-    /// How the archive is; none if the rule book has none.
     #[must_use]
     pub fn status(&self, now: Timestamp) -> Option<ArchiveStatus> {
-        if *self.shared.wishes.borrow() == Wish::Nothing {
+        if *self.shared.wishes.borrow() == ArchivistGoal::Nothing {
             return None;
         }
-        let Progress { standing, archived, left_out, waiting_since, last_error, is_stuck } =
+        let ArchiveProgress { standing, archived, left_out, waiting_since, last_error, is_stuck } =
             locked(&self.shared.progress).clone();
         let behind = waiting_since.map(|since| now.since(since));
         Some(ArchiveStatus { standing, archived, left_out, behind, last_error, is_stuck })
     }
 
-    /// Ends the work; what is under way is done again when it goes on.
+    /// Stops; unfinished work is repeated after the next start.
     pub async fn stop(&self) {
-        self.shared.wishes.send_replace(Wish::Stop);
+        self.shared.wishes.send_replace(ArchivistGoal::Stop);
         let task = self.shared.task.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(task) = task {
-            // One that hangs holds nothing that matters.
             let _ = tokio::time::timeout(STOP_WITHIN, task).await;
         }
     }
 }
 
-fn locked(progress: &Mutex<Progress>) -> MutexGuard<'_, Progress> {
+fn locked(progress: &Mutex<ArchiveProgress>) -> MutexGuard<'_, ArchiveProgress> {
     progress.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Progress {
+impl ArchiveProgress {
     const fn new() -> Self {
         Self {
-            standing: Standing::Well,
+            standing: ArchiveHealth::Well,
             archived: 0,
             left_out: 0,
             waiting_since: None,
@@ -180,7 +162,6 @@ impl Progress {
     }
 }
 
-/// Why the place of the archive is not known.
 #[derive(Debug, thiserror::Error)]
 enum PlaceError {
     #[error(transparent)]
@@ -189,52 +170,50 @@ enum PlaceError {
     Write(#[from] SubmitError),
 }
 
-/// Up to where the archive has all events; a new one begins after the last that is there now.
+/// The position up to which all events are archived; a new archive starts at the end.
 async fn place(node: &Node) -> Result<Seq, PlaceError> {
     let (memo, last) = node.read(|reader| Ok((reader.memo(UPTO)?, reader.last_place()?))).await?;
     if let Some(upto) = memo.and_then(|memo| memo.parse().ok()) {
-        // A place that the store has not given yet was another store's.
+        // A position beyond the end belongs to another store.
         return Ok(Seq::new(upto).min(last));
     }
     node.set_memo(UPTO, Some(last.get().to_string())).await?;
     Ok(last)
 }
 
-/// The task itself.
-struct Task {
+struct ArchivistTask {
     node: Node,
-    wishes: watch::Receiver<Wish>,
-    progress: Arc<Mutex<Progress>>,
-    open: Box<Opener>,
+    wishes: watch::Receiver<ArchivistGoal>,
+    progress: Arc<Mutex<ArchiveProgress>>,
+    open: Box<ArchiveOpener>,
 }
 
-impl Task {
+impl ArchivistTask {
     async fn run(mut self) {
         loop {
             let wish = self.wishes.borrow_and_update().clone();
-            // Whatever was wrong, it was wrong with what is not wanted any more.
-            self.node.clear_trouble(Trouble::ArchiveStuck, "");
+            // The alert was about the previous rule.
+            self.node.clear_trouble(Incident::ArchiveStuck, "");
             let work = async {
                 match wish {
-                    Wish::Stop => {}
-                    Wish::Nothing => self.forget_place().await,
-                    Wish::Keep(ref rule) => self.keep(rule).await,
+                    ArchivistGoal::Stop => {}
+                    ArchivistGoal::Nothing => self.forget_place().await,
+                    ArchivistGoal::Keep(ref rule) => self.keep(rule).await,
                 }
             };
             let mut wishes = self.wishes.clone();
-            // Whatever is cut short is done again.
             tokio::select! {
                 biased;
                 changed = wishes.changed() => if changed.is_err() { return },
                 () = work => match wish {
-                    Wish::Stop => return,
-                    Wish::Nothing | Wish::Keep(_) => if wishes.changed().await.is_err() { return },
+                    ArchivistGoal::Stop => return,
+                    ArchivistGoal::Nothing | ArchivistGoal::Keep(_) => if wishes.changed().await.is_err() { return },
                 },
             }
         }
     }
 
-    /// An archive that comes back later begins anew.
+    /// An archive that is added again later starts anew.
     async fn forget_place(&self) {
         loop {
             let memo = self.node.memo(UPTO).await;
@@ -250,7 +229,6 @@ impl Task {
         }
     }
 
-    /// Writes events for as long as nobody wants anything else.
     async fn keep(&self, rule: &ArchiveRule) {
         let archive = loop {
             match (self.open)(rule) {
@@ -266,7 +244,7 @@ impl Task {
             }
             tokio::time::sleep(PAGE_AGAIN_AFTER).await;
         };
-        let mut care = Care::new();
+        let mut care = ArchiveControl::new();
         let mut forgetting = Forgetting::default();
         loop {
             forgetting.look(&self.node, rule, &archive);
@@ -284,29 +262,30 @@ impl Task {
         }
     }
 
-    /// Writes the page beyond a place; gives where it ends, or none if there is nothing to write.
+    /// Writes the page after a position; returns its end, or none if there is nothing to write.
     async fn keep_page(
         &self,
         rule: &ArchiveRule,
         archive: &Arc<dyn Archive>,
-        care: &mut Care,
+        care: &mut ArchiveControl,
         upto: Seq,
     ) -> Result<Option<Seq>, String> {
-        let page = self.node.read(move |reader| reader.accepted(upto, PAGE_ROWS, PAGE_BYTES)).await;
+        let page = self.node.read(move |reader| reader.events_after(upto, PAGE_ROWS, PAGE_BYTES)).await;
         let page = page.map_err(|error| error.to_string())?;
         let Some(last) = page.last().map(|view| view.receipt.seq()) else {
             locked(&self.progress).waiting_since = None;
             return Ok(None);
         };
-        // Large payloads take long enough to hash that others would notice.
-        let packing = tokio::task::spawn_blocking(move || page.iter().map(InHand::of).collect::<Vec<_>>());
+        // Hashing large payloads would block other tasks.
+        let packing =
+            tokio::task::spawn_blocking(move || page.iter().map(PendingEntry::of).collect::<Vec<_>>());
         let page = packing.await.map_err(|error| error.to_string())?;
         let (mut archived, mut left_out) = (0, 0);
         for event in &page {
             locked(&self.progress).waiting_since = Some(event.received_at);
             match self.keep_one(rule, archive, care, event).await {
-                Done::Kept => archived += 1,
-                Done::LeftOut => left_out += 1,
+                WriteResult::Kept => archived += 1,
+                WriteResult::LeftOut => left_out += 1,
             }
         }
         if archived > 0 {
@@ -323,22 +302,22 @@ impl Task {
         Ok(Some(last))
     }
 
-    /// Writes an event, however long that takes, or leaves it out.
+    /// Writes an event, retrying as long as the rule allows, or leaves it out.
     async fn keep_one(
         &self,
         rule: &ArchiveRule,
         archive: &Arc<dyn Archive>,
-        care: &mut Care,
-        event: &InHand,
-    ) -> Done {
+        care: &mut ArchiveControl,
+        event: &PendingEntry,
+    ) -> WriteResult {
         loop {
             let now = self.node.now();
-            let turn = care.turn(rule, now);
+            let turn = care.next_action(rule, now);
             locked(&self.progress).standing = care.standing(now);
             match turn {
-                Turn::Wait(until) => tokio::time::sleep(until.since(now)).await,
-                Turn::LeaveOut => return Done::LeftOut,
-                Turn::Write { permit, within } => {
+                ArchiveAction::Wait(until) => tokio::time::sleep(until.since(now)).await,
+                ArchiveAction::LeaveOut => return WriteResult::LeftOut,
+                ArchiveAction::Write { permit, within } => {
                     let written = tokio::time::timeout(within, archive.put(Arc::clone(&event.entry))).await;
                     let written = written.unwrap_or(Err(ArchiveFailure::TimedOut { within }));
                     let outcome = written.as_ref().copied().map_err(ArchiveFailure::failure);
@@ -348,13 +327,13 @@ impl Task {
                         self.note_error(error);
                     }
                     if let Some(news) = news {
-                        self.tell(news, event.receipt, error.as_deref().unwrap_or_default());
+                        self.report(news, event.receipt, error.as_deref().unwrap_or_default());
                     }
                     locked(&self.progress).standing = care.standing(self.node.now());
                     match fate {
-                        Fate::Kept => return Done::Kept,
-                        Fate::LeftOut => return Done::LeftOut,
-                        Fate::Again => {}
+                        WriteOutcome::Kept => return WriteResult::Kept,
+                        WriteOutcome::LeftOut => return WriteResult::LeftOut,
+                        WriteOutcome::Again => {}
                     }
                 }
             }
@@ -362,84 +341,81 @@ impl Task {
     }
 
     fn note_error(&self, error: &str) {
-        tracing::debug!(error, "the archive fails");
+        tracing::debug!(error, "archive write failed");
         locked(&self.progress).last_error = Some((self.node.now(), error.to_owned()));
     }
 
-    /// What no breaker counts is told of too, once for as long as it lasts.
+    /// Reports a failure that the breaker does not count, once while it lasts.
     fn is_stuck(&self, error: &str) {
         self.note_error(error);
-        self.node.raise_trouble(Trouble::ArchiveStuck, "", error);
+        self.node.raise_trouble(Incident::ArchiveStuck, "", error);
         if !std::mem::replace(&mut locked(&self.progress).is_stuck, true) {
-            tracing::warn!(error, "the archive does not get on: it is tried again, and events wait for it");
-            let message =
-                format!("the archive does not get on, and events wait in the store for it: {error}");
+            tracing::warn!(error, "archive write failed, retrying");
+            let message = format!("archive write failed, retrying; events wait in the store: {error}");
             self.node.publish_logged(Activity::alert(message));
         }
     }
 
     fn gets_on(&self) {
         if std::mem::take(&mut locked(&self.progress).is_stuck) {
-            tracing::info!("the archive gets on again");
-            self.node.clear_trouble(Trouble::ArchiveStuck, "");
+            tracing::info!("archive writes recovered");
+            self.node.clear_trouble(Incident::ArchiveStuck, "");
         }
     }
 
-    fn tell(&self, news: News, receipt: Receipt, error: &str) {
+    fn report(&self, news: ArchiveChange, receipt: Receipt, error: &str) {
         match news {
-            News::LockedOut => {
-                let message = format!("the archive needs somebody: {error}; events wait in the store for it");
-                tracing::warn!(error, "the archive lets nobody in: events wait in the store for it");
-                self.node.raise_trouble(Trouble::ArchiveStuck, "", error);
+            ArchiveChange::LockedOut => {
+                let message = format!("archive unavailable: {error}; events wait in the store");
+                tracing::warn!(error, "archive access denied, events wait in the store");
+                self.node.raise_trouble(Incident::ArchiveStuck, "", error);
                 self.node.publish_logged(Activity::alert(message));
             }
-            News::LetIn => {
-                tracing::info!("the archive lets us in again");
-                self.node.clear_trouble(Trouble::ArchiveStuck, "");
+            ArchiveChange::LetIn => {
+                tracing::info!("archive access restored");
+                self.node.clear_trouble(Incident::ArchiveStuck, "");
             }
-            News::Opened => {
-                tracing::warn!(error, "the breaker of the archive is open: events are left out of it");
-                let message = format!("the breaker of the archive: events are left out of it; {error}");
-                self.node.raise_trouble(Trouble::ArchiveIncomplete, "", error);
+            ArchiveChange::Opened => {
+                tracing::warn!(error, "circuit breaker of the archive opened, events are skipped");
+                let message = format!("circuit breaker of the archive, events are skipped: {error}");
+                self.node.raise_trouble(Incident::ArchiveIncomplete, "", error);
                 self.node.publish_logged(Activity::BreakerOpened(breaker(message)));
             }
-            News::Closed { left_out } => {
-                tracing::warn!(left_out, "the breaker of the archive is closed again");
-                let message = format!("the breaker of the archive, which {left_out} events were left out of");
+            ArchiveChange::Closed { left_out } => {
+                tracing::warn!(left_out, "circuit breaker of the archive closed");
+                let message = format!("circuit breaker of the archive, {left_out} events were skipped");
                 self.node.publish_logged(Activity::BreakerClosed(breaker(message)));
             }
-            News::TooSlow => {
-                tracing::warn!(%receipt, error, "an event is left out of the archive");
-                let message = format!("the event {receipt} is left out of the archive: {error}, twice");
-                self.node.raise_trouble(Trouble::ArchiveIncomplete, "", &format!("{receipt}: {error}"));
+            ArchiveChange::TooSlow => {
+                tracing::warn!(%receipt, error, "event not archived");
+                let message = format!("event {receipt} not archived: {error}, twice");
+                self.node.raise_trouble(Incident::ArchiveIncomplete, "", &format!("{receipt}: {error}"));
                 self.node.publish_logged(Activity::alert(message));
             }
         }
     }
 }
 
-/// An event that is being written.
-struct InHand {
-    entry: Arc<Entry>,
+struct PendingEntry {
+    entry: Arc<ArchiveEntry>,
     receipt: Receipt,
     received_at: Timestamp,
 }
 
-impl InHand {
+impl PendingEntry {
     fn of(view: &EventView) -> Self {
-        let entry = Arc::new(Entry::of(view));
+        let entry = Arc::new(ArchiveEntry::of(view));
         Self { entry, receipt: view.receipt, received_at: view.received_at }
     }
 }
 
-/// What became of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Done {
+enum WriteResult {
     Kept,
     LeftOut,
 }
 
-/// Deletes days that are old, beside everything else and one look at a time.
+/// Deletes old days in the background, one run at a time.
 #[derive(Default)]
 struct Forgetting {
     looked_at: Option<Timestamp>,
@@ -459,14 +435,13 @@ impl Forgetting {
         self.under_way = Some(tokio::spawn(async move {
             match archive.forget(before.clone()).await {
                 Ok(0) => {}
-                Ok(days) => tracing::info!(days, %before, "old days of the archive are deleted"),
-                Err(error) => tracing::warn!(%error, "old days of the archive could not be deleted"),
+                Ok(days) => tracing::info!(days, %before, "archive days deleted"),
+                Err(error) => tracing::warn!(%error, "archive days not deleted"),
             }
         }));
     }
 }
 
-/// The archive's own breaker.
 fn breaker(message: String) -> BreakerFacts {
     BreakerFacts { message, dependency: None, failures: None }
 }

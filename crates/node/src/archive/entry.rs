@@ -1,7 +1,7 @@
-//! What an archive keeps of an event, what that is called there, and how it is read again.
+//! The archived form of an event, its name in the archive, and reading it back.
 //!
-//! Invariants: a name is made of a day, a hash and a receipt, and of nothing else; what is read was checked
-//! against its own hash.
+//! Invariants: a name consists of a day, a hash and a receipt only; data read back has been checked against
+//! its hash.
 
 use std::fmt;
 
@@ -13,37 +13,32 @@ use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::hook::to_hex as hex;
 use crate::store::EventView;
+use crate::webhook::to_hex as hex;
 
-/// How every name ends.
 const ENDING: &str = ".json";
-/// Digits of an event's hash that stand in its name.
 const HASH_DIGITS: usize = 16;
-/// Digits of it that name the folder within a day, so that none has too many files.
+/// Digits that name the folder within a day, so that no folder gets too many files.
 const BUCKET_DIGITS: usize = 2;
 
-/// A day of the calendar, in UTC, as `2026-01-31`.
+/// A UTC calendar day, such as `2026-01-31`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Day(String);
 
 impl Day {
-    /// The day of a moment.
     #[must_use]
     pub fn of(at: Timestamp) -> Self {
         let text = at.to_string();
         Self(text.split_once('T').map_or(text.as_str(), |(day, _)| day).to_owned())
     }
 
-    /// The day that goes by that name; none if it is no day's name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         let midnight: Timestamp = format!("{name}T00:00:00Z").parse().ok()?;
-        // Some ways to write a day are not ours.
+        // Other spellings of a day are not ours.
         Some(Self::of(midnight)).filter(|day| day.0 == name)
     }
 
-    /// Its name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -56,31 +51,24 @@ impl fmt::Display for Day {
     }
 }
 
-/// An event on its way into the archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// The day it was accepted.
+pub struct ArchiveEntry {
     pub day: Day,
-    /// The folder within the day.
     pub bucket: String,
-    /// The file within that.
     pub file: String,
-    /// What stands in it.
     pub bytes: Vec<u8>,
 }
 
-/// What stands in a file.
 #[derive(Serialize, Deserialize)]
-struct Document {
+struct ArchiveDocument {
     receipt: String,
     received_at: Timestamp,
-    /// Of the data, as hexadecimal digits.
+    /// Of the data, in hex.
     sha256: String,
-    /// A CloudEvent with its data as base64.
+    /// A CloudEvent with base64 data.
     event: Box<RawValue>,
 }
 
-/// What is looked at of an event that is read again.
 #[derive(Deserialize)]
 struct EventPart {
     id: String,
@@ -91,12 +79,11 @@ struct EventPart {
     data_base64: String,
 }
 
-impl Entry {
-    /// What is kept of an event.
+impl ArchiveEntry {
     #[must_use]
     pub fn of(view: &EventView) -> Self {
         let event = String::from_utf8(view.event.to_structured_base64()).expect("JSON is text");
-        let document = Document {
+        let document = ArchiveDocument {
             receipt: view.receipt.to_string(),
             received_at: view.received_at,
             sha256: hex(digest(&SHA256, &view.event.data).as_ref()),
@@ -112,73 +99,55 @@ impl Entry {
     }
 }
 
-/// The digits that stand for an event's id in names.
+/// The hash of an event's id in file names.
 ///
-/// Of the id alone, so that an event is found by it though nobody remembers its source.
+/// Of the id alone, so that an event can be found without its source.
 pub(super) fn hash_of(id: &str) -> String {
     hex(&digest(&SHA256, id.as_bytes()).as_ref()[..HASH_DIGITS / 2])
 }
 
-/// The folder within each day that holds an event of that hash.
 pub(super) fn bucket_of(hash: &str) -> &str {
     &hash[..BUCKET_DIGITS]
 }
 
-/// Whether a folder within a day could be ours.
 pub(super) fn is_bucket(name: &str) -> bool {
     name.len() == BUCKET_DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Whether a file is of an event with that hash.
 pub(super) fn has_hash(file: &str, hash: &str) -> bool {
     file.strip_prefix(hash).is_some_and(|rest| rest.starts_with('-') && rest.ends_with(ENDING))
 }
 
-/// Whether a file is of the event with that receipt.
 pub(super) fn has_receipt(file: &str, receipt: Receipt) -> bool {
     let digits = file.strip_suffix(ENDING).and_then(|name| name.split_once('-'));
     digits.is_some_and(|(hash, digits)| hash.len() == HASH_DIGITS && digits == receipt.to_string())
 }
 
-/// An event out of the archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
-    /// Its id.
+pub struct ArchivedEvent {
     pub id: String,
-    /// Its source.
     pub source: String,
-    /// Its type.
     pub event_type: String,
-    /// Its receipt.
     pub receipt: String,
-    /// When it was accepted.
     pub received_at: Timestamp,
-    /// Its data, which have the hash that is written beside them.
+    /// Checked against the stored hash.
     pub data: Vec<u8>,
-    /// All that is kept, as JSON.
     pub json: String,
 }
 
-/// What is kept is not what was.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damaged {
-    /// It is not written as it should be.
-    #[error("it does not read as an archived event: {reason}")]
-    Unreadable {
-        /// Where it does not.
-        reason: String,
-    },
-    /// The data are others.
-    #[error("its data do not have the hash that is written beside them")]
+    #[error("not a valid archived event: {reason}")]
+    Unreadable { reason: String },
+    #[error("data does not match its stored hash")]
     Changed,
 }
 
-impl Kept {
-    /// Reads what stands in a file.
+impl ArchivedEvent {
     pub fn read(bytes: Vec<u8>) -> Result<Self, Damaged> {
         let unreadable = |reason: String| Damaged::Unreadable { reason };
         let json = String::from_utf8(bytes).map_err(|error| unreadable(error.to_string()))?;
-        let document: Document =
+        let document: ArchiveDocument =
             serde_json::from_str(&json).map_err(|error| unreadable(error.to_string()))?;
         let event: EventPart =
             serde_json::from_str(document.event.get()).map_err(|error| unreadable(error.to_string()))?;
@@ -187,7 +156,7 @@ impl Kept {
             return Err(Damaged::Changed);
         }
         let EventPart { id, source, event_type, .. } = event;
-        let Document { receipt, received_at, .. } = document;
+        let ArchiveDocument { receipt, received_at, .. } = document;
         Ok(Self { id, source, event_type, receipt, received_at, data, json })
     }
 }
@@ -197,7 +166,7 @@ pub(super) mod tests {
     use std::sync::Arc;
 
     use redrive_core::event::attribute::EventId;
-    use redrive_core::event::easy::{Easy, parse_easy};
+    use redrive_core::event::simple::{SimpleEvent, parse_simple};
     use redrive_core::event::{Event, HeaderList};
     use redrive_core::ids::Seq;
 
@@ -206,7 +175,7 @@ pub(super) mod tests {
     /// An event as the store shows it.
     pub(in super::super) fn view(place: u64, id: &str, data: &'static [u8]) -> EventView {
         let headers: Vec<(String, String)> = vec![("ce-tenant".to_owned(), "blue".to_owned())];
-        let event = parse_easy(Easy {
+        let event = parse_simple(SimpleEvent {
             event_type: "orders.placed",
             partition_key: Some("k"),
             idempotency_key: None,
@@ -228,8 +197,8 @@ pub(super) mod tests {
     #[test]
     fn what_is_kept_reads_back_byte_for_byte() {
         for data in [&b"{ \"a\":1.0 }\n"[..], b"", b"\x00\xff \x1b[31m", "ü".as_bytes()] {
-            let entry = Entry::of(&view(7, "order-1", data));
-            let kept = Kept::read(entry.bytes.clone()).expect("as it was written");
+            let entry = ArchiveEntry::of(&view(7, "order-1", data));
+            let kept = ArchivedEvent::read(entry.bytes.clone()).expect("as it was written");
             assert_eq!((&kept.data[..], kept.id.as_str()), (data, "order-1"));
             assert_eq!(
                 (kept.event_type.as_str(), kept.received_at),
@@ -237,7 +206,7 @@ pub(super) mod tests {
             );
             assert_eq!(kept.json.as_bytes(), entry.bytes);
         }
-        let entry = Entry::of(&view(7, "order-1", b"x"));
+        let entry = ArchiveEntry::of(&view(7, "order-1", b"x"));
         let text = String::from_utf8(entry.bytes).expect("text");
         for part in ["\"specversion\":\"1.0\"", "\"partitionkey\":\"k\"", "\"data_base64\":\"eA==\""] {
             assert!(text.contains(part), "{part}: {text}");
@@ -246,11 +215,14 @@ pub(super) mod tests {
 
     #[test]
     fn what_was_changed_is_noticed() {
-        let text = String::from_utf8(Entry::of(&view(7, "a", b"one")).bytes).expect("text");
+        let text = String::from_utf8(ArchiveEntry::of(&view(7, "a", b"one")).bytes).expect("text");
         let other = STANDARD.encode("two");
-        assert_eq!(Kept::read(text.replace(&STANDARD.encode("one"), &other).into()), Err(Damaged::Changed));
+        assert_eq!(
+            ArchivedEvent::read(text.replace(&STANDARD.encode("one"), &other).into()),
+            Err(Damaged::Changed)
+        );
         for torn in [&text[..text.len() / 2], "", "{}", "\u{fffd}"] {
-            let found = Kept::read(torn.as_bytes().to_vec());
+            let found = ArchivedEvent::read(torn.as_bytes().to_vec());
             assert!(matches!(found, Err(Damaged::Unreadable { .. })), "{torn}: {found:?}");
         }
     }
@@ -259,7 +231,7 @@ pub(super) mod tests {
     fn no_name_has_anything_of_a_sender_in_it() {
         let long = "x".repeat(500);
         for id in ["../../etc/passwd", "a/b", "..", "C:\\x", &long, "ünï"] {
-            let Entry { day, bucket, file, .. } = Entry::of(&view(7, id, b"x"));
+            let ArchiveEntry { day, bucket, file, .. } = ArchiveEntry::of(&view(7, id, b"x"));
             assert_eq!(day.as_str(), "2025-10-21");
             assert!(is_bucket(&bucket), "{bucket}");
             let (hash, rest) = file.split_once('-').expect("two parts");

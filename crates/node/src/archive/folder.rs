@@ -1,11 +1,11 @@
-//! An archive in a folder: one folder for each day, 256 within it, and one file for each event.
+//! An archive in a folder: one folder per day, 256 within it, and one file per event.
 //!
-//! One thread of its own writes, so that a disk that hangs holds up nothing but this archive: whoever waits
-//! stops waiting, and what comes after finds the thread busy and stops waiting too.
+//! A dedicated thread writes, so a hanging disk blocks only this archive: callers time out, and later calls
+//! find the thread busy and time out too.
 //!
-//! Invariants: a file is written under another name and renamed, so it is there whole or not at all; no
-//! symbolic link below the folder is followed, and no pipe there is waited for; only its owner can read what
-//! is made here; only folders that are called like days are deleted.
+//! Invariants: a file is written under a temporary name and renamed, so it is there whole or not at all; no
+//! symbolic link below the folder is followed and no pipe is waited for; only the owner can read the files;
+//! only folders named like days are deleted.
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -21,59 +21,61 @@ use rustix::io::Errno;
 use rustix::path::Arg;
 use tokio::sync::{mpsc, oneshot};
 
-use super::entry::{self, Day, Entry, Kept};
-use super::{Archive, ArchiveFailure, ArchiveKey, Doing, Found};
+use super::entry::{self, ArchiveEntry, ArchivedEvent, Day};
+use super::{Archive, ArchiveFailure, ArchiveFuture, ArchiveKey, ArchiveMatches};
 use crate::connectors::{Driver, Make, settings};
 use redrive_core::book::connectors;
 
-/// What may wait for the thread that writes: nobody asks for a second thing before the first is done.
+/// Callers send one job at a time.
 const JOBS_MAX: usize = 1;
-/// Events that one question finds.
 const FOUND_MAX: usize = 100;
-/// The largest file that is read.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 const FOLDER_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// An archive in a folder.
 pub struct FolderArchive {
     folder: PathBuf,
-    jobs: mpsc::Sender<Job>,
+    jobs: mpsc::Sender<FolderJob>,
 }
 
-enum Job {
-    Put { entry: Arc<Entry>, reply: Reply },
-    Sync { reply: Reply },
+enum FolderJob {
+    Put { entry: Arc<ArchiveEntry>, reply: FolderReply },
+    Sync { reply: FolderReply },
 }
 
-/// Who waits for a job, perhaps no longer.
-type Reply = oneshot::Sender<io::Result<()>>;
+type FolderReply = oneshot::Sender<io::Result<()>>;
 
 impl FolderArchive {
-    /// The archive of a folder, which is made when the first event is written.
+    /// The folder is created when the first event is written.
     pub fn new(folder: &Path) -> io::Result<Self> {
         let (jobs, receiver) = mpsc::channel(JOBS_MAX);
-        let writer = Writer { folder: folder.to_owned(), unsynced: BTreeSet::new() };
-        // It ends when nobody can ask it any more.
+        let writer = FolderWriter { folder: folder.to_owned(), unsynced: BTreeSet::new() };
+        // The thread ends when the sender is dropped.
         std::thread::Builder::new().name("redrive-archive".to_owned()).spawn(move || writer.run(receiver))?;
         Ok(Self { folder: folder.to_owned(), jobs })
     }
 
-    async fn ask(&self, job: impl FnOnce(Reply) -> Job) -> Result<(), ArchiveFailure> {
+    async fn ask(&self, job: impl FnOnce(FolderReply) -> FolderJob) -> Result<(), ArchiveFailure> {
         let (reply, answer) = oneshot::channel();
-        let gone = || ArchiveFailure::Other { reason: "the thread that writes it has ended".to_owned() };
+        let gone = || ArchiveFailure::Other { reason: "archive writer thread ended".to_owned() };
         self.jobs.send(job(reply)).await.map_err(|_| gone())?;
-        answer.await.map_err(|_| gone())?.map_err(|error| self.failure(&error))
+        answer.await.map_err(|_| gone())?.map_err(|error| failure(&self.folder, &error))
     }
 
-    fn failure(&self, error: &io::Error) -> ArchiveFailure {
-        failure(&self.folder, error)
+    /// Runs beside the writer thread, which must not wait for a long deletion or search.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, ArchiveFailure> {
+        let folder = self.folder.clone();
+        let done = tokio::task::spawn_blocking(move || work(&folder)).await;
+        let done = done.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+        done.map_err(|error| failure(&self.folder, &error))
     }
 }
 
-/// How it is made.
 pub(crate) const DRIVER: Driver = Driver {
     connector: &connectors::folder::ARCHIVE,
     make: Make::Archive(|endpoint| match FolderArchive::new(settings::<String>(endpoint).as_ref()) {
@@ -83,43 +85,30 @@ pub(crate) const DRIVER: Driver = Driver {
 };
 
 impl Archive for FolderArchive {
-    fn put(&self, entry: Arc<Entry>) -> Doing<'_, ()> {
-        Box::pin(self.ask(move |reply| Job::Put { entry, reply }))
+    fn put(&self, entry: Arc<ArchiveEntry>) -> ArchiveFuture<'_, ()> {
+        Box::pin(self.ask(move |reply| FolderJob::Put { entry, reply }))
     }
 
-    fn sync(&self) -> Doing<'_, ()> {
-        Box::pin(self.ask(|reply| Job::Sync { reply }))
+    fn sync(&self) -> ArchiveFuture<'_, ()> {
+        Box::pin(self.ask(|reply| FolderJob::Sync { reply }))
     }
 
-    fn forget(&self, before: Day) -> Doing<'_, u64> {
-        let folder = self.folder.clone();
-        // Deleting a day may take long, and nothing that is written has to wait for it.
-        Box::pin(async move {
-            let deleting = tokio::task::spawn_blocking(move || forget(&folder, &before));
-            let deleted =
-                deleting.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
-            deleted.map_err(|error| self.failure(&error))
-        })
+    fn forget(&self, before: Day) -> ArchiveFuture<'_, u64> {
+        Box::pin(self.blocking(move |folder| forget(folder, &before)))
     }
 
-    fn get(&self, key: ArchiveKey) -> Doing<'_, Found> {
-        let folder = self.folder.clone();
-        Box::pin(async move {
-            let looking = tokio::task::spawn_blocking(move || find(&folder, &key));
-            let found = looking.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
-            found.map_err(|error| self.failure(&error))
-        })
+    fn get(&self, key: ArchiveKey) -> ArchiveFuture<'_, ArchiveMatches> {
+        Box::pin(self.blocking(move |folder| find(folder, &key)))
     }
 }
 
-/// What an error of the file system means for whoever writes.
 fn failure(folder: &Path, error: &io::Error) -> ArchiveFailure {
     let reason = format!("{}: {error}", folder.display());
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
             ArchiveFailure::Throttled { retry_after: None, reason }
         }
-        // None of these goes away by itself.
+        // None of these resolves itself.
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem | ErrorKind::NotADirectory => {
             ArchiveFailure::Credentials { reason }
         }
@@ -130,31 +119,28 @@ fn failure(folder: &Path, error: &io::Error) -> ArchiveFailure {
     }
 }
 
-/// Writes files, one after the other.
-struct Writer {
+struct FolderWriter {
     folder: PathBuf,
-    /// Day, folder and file of what is written and not yet durable.
+    /// Day, folder and file of what is not yet durable.
     unsynced: BTreeSet<(String, String, String)>,
 }
 
-impl Writer {
-    fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
+impl FolderWriter {
+    fn run(mut self, mut jobs: mpsc::Receiver<FolderJob>) {
         while let Some(job) = jobs.blocking_recv() {
             let (outcome, reply) = match job {
-                Job::Put { entry, reply } => (self.put(&entry), reply),
-                Job::Sync { reply } => (self.sync(), reply),
+                FolderJob::Put { entry, reply } => (self.put(&entry), reply),
+                FolderJob::Sync { reply } => (self.sync(), reply),
             };
-            // Whoever asked may have stopped waiting.
             let _ = reply.send(outcome);
         }
     }
 
-    fn put(&mut self, entry: &Entry) -> io::Result<()> {
-        let Entry { day, bucket, file: name, bytes } = entry;
+    fn put(&mut self, entry: &ArchiveEntry) -> io::Result<()> {
+        let ArchiveEntry { day, bucket, file: name, bytes } = entry;
         let root = self.root()?;
         let bucket_folder = made_in(made_in(root, day.as_str())?, bucket)?;
         let temporary = format!(".{name}");
-        // What a crash has left behind is in the way.
         match rustix::fs::unlinkat(&bucket_folder, &temporary, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(error) => return Err(error.into()),
@@ -165,7 +151,7 @@ impl Writer {
             .write_all(bytes)
             .and_then(|()| Ok(rustix::fs::renameat(&bucket_folder, &temporary, &bucket_folder, name)?));
         if let Err(error) = written {
-            // If half a file cannot be removed, the next try removes it.
+            // If this fails, the next attempt removes it.
             let _ = rustix::fs::unlinkat(&bucket_folder, &temporary, AtFlags::empty());
             return Err(error);
         }
@@ -173,8 +159,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes files durable, then the folders that name them. What could not be is written anew by whoever
-    /// asked.
+    /// Syncs files, then their folders. On an error the archivist writes the page again.
     fn sync(&mut self) -> io::Result<()> {
         let unsynced = std::mem::take(&mut self.unsynced);
         let root = self.root()?;
@@ -201,7 +186,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The folder itself; whoever wrote the rule book may have named a link.
+    /// Unlike the folders below it, the root itself may be a symbolic link.
     fn root(&self) -> io::Result<OwnedFd> {
         let open = || rustix::fs::open(&self.folder, FOLDER_FLAGS, Mode::empty());
         match open() {
@@ -215,7 +200,6 @@ impl Writer {
     }
 }
 
-/// The folder of that name, which is made if it is not there.
 fn made_in(folder: impl AsFd, name: &str) -> io::Result<OwnedFd> {
     match below(&folder, name) {
         Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -227,17 +211,16 @@ fn made_in(folder: impl AsFd, name: &str) -> io::Result<OwnedFd> {
     }
 }
 
-/// The folder of that name; a link to one is none.
+/// Opens a folder; a symbolic link is an error.
 fn below(folder: impl AsFd, name: impl Arg) -> io::Result<OwnedFd> {
     Ok(rustix::fs::openat(folder, name, FOLDER_FLAGS | OFlags::NOFOLLOW, Mode::empty())?)
 }
 
-/// The days that a folder has, the latest first.
 fn days(folder: &Path) -> io::Result<Vec<Day>> {
     let mut days = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        // A link is no folder here, wherever it leads.
+        // A symbolic link is not a folder here.
         if entry.file_type()?.is_dir() {
             days.extend(entry.file_name().to_str().and_then(Day::parse));
         }
@@ -246,10 +229,9 @@ fn days(folder: &Path) -> io::Result<Vec<Day>> {
     Ok(days)
 }
 
-/// Deletes all days before that one; says how many. One that cannot be deleted keeps no other.
+/// Deletes all earlier days and returns how many; a failure does not stop the others.
 fn forget(folder: &Path, before: &Day) -> io::Result<u64> {
     let days = match days(folder) {
-        // Nothing was written yet.
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
         days => days?,
     };
@@ -264,14 +246,13 @@ fn forget(folder: &Path, before: &Day) -> io::Result<u64> {
     failure.map_or(Ok(deleted), Err)
 }
 
-/// Deletes the two levels that a day of ours has. Whoever put more there has to take it away: going down as deep
-/// as there are folders would take a stack that is as deep.
+/// Deletes the two levels that a day has. Deeper folders are not ours, and recursion would be unbounded.
 fn forget_day(root: impl AsFd, day: &Day) -> io::Result<()> {
     let day_folder = below(&root, day.as_str())?;
     for bucket in entries(&day_folder)? {
         if let Ok(bucket_folder) = below(&day_folder, &*bucket) {
             for file in entries(&bucket_folder)? {
-                // What stays shows when the folder cannot be deleted.
+                // A file that stays makes the removal of its folder fail.
                 let _ = rustix::fs::unlinkat(&bucket_folder, &*file, AtFlags::empty());
             }
             rustix::fs::unlinkat(&day_folder, &*bucket, AtFlags::REMOVEDIR)?;
@@ -282,9 +263,9 @@ fn forget_day(root: impl AsFd, day: &Day) -> io::Result<()> {
     Ok(rustix::fs::unlinkat(&root, day.as_str(), AtFlags::REMOVEDIR)?)
 }
 
-/// Finds events in an archive, the latest day first, whether anybody writes to it or not.
-pub fn find(folder: &Path, key: &ArchiveKey) -> io::Result<Found> {
-    let mut found = Found::default();
+/// Finds events in an archive, latest day first; works on archives of stopped servers too.
+pub fn find(folder: &Path, key: &ArchiveKey) -> io::Result<ArchiveMatches> {
+    let mut found = ArchiveMatches::default();
     let root = rustix::fs::open(folder, FOLDER_FLAGS, Mode::empty())?;
     for day in days(folder)? {
         let Some(day_folder) = there(&root, day.as_str())? else { continue };
@@ -305,10 +286,10 @@ pub fn find(folder: &Path, key: &ArchiveKey) -> io::Result<Found> {
                     return Ok(found);
                 }
                 match read(&bucket_folder, &name) {
-                    // Two ids may have one hash.
+                    // Two ids may share a hash.
                     Ok(kept) if matches!(key, ArchiveKey::Id(id) if kept.id != *id) => {}
                     Ok(kept) => found.kept.push(kept),
-                    // What somebody has put beside an event must not keep it from being found.
+                    // A foreign file must not hide an event.
                     Err(error) => {
                         let path = folder.join(day.as_str()).join(&bucket).join(name);
                         found.damaged.push(format!("{} is damaged: {error}", path.display()));
@@ -320,7 +301,6 @@ pub fn find(folder: &Path, key: &ArchiveKey) -> io::Result<Found> {
     Ok(found)
 }
 
-/// The folder of that name; none if nothing is there, or something that is no folder of ours.
 fn there(folder: impl AsFd, name: &str) -> io::Result<Option<OwnedFd>> {
     match below(folder, name) {
         Ok(found) => Ok(Some(found)),
@@ -330,7 +310,7 @@ fn there(folder: impl AsFd, name: &str) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// The names in a folder, sorted; what is not text is no name of ours.
+/// Sorted; names that are not UTF-8 are not ours.
 fn names(folder: impl AsFd) -> io::Result<Vec<String>> {
     let names = entries(folder)?.into_iter().filter_map(|name| name.into_string().ok());
     let mut names: Vec<String> = names.collect();
@@ -338,7 +318,6 @@ fn names(folder: impl AsFd) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// All that a folder holds.
 fn entries(folder: impl AsFd) -> io::Result<Vec<CString>> {
     let mut entries = Vec::new();
     for entry in rustix::fs::Dir::read_from(folder)? {
@@ -348,25 +327,25 @@ fn entries(folder: impl AsFd) -> io::Result<Vec<CString>> {
     Ok(entries)
 }
 
-fn read(folder: impl AsFd, name: &str) -> io::Result<Kept> {
+fn read(folder: impl AsFd, name: &str) -> io::Result<ArchivedEvent> {
     let mut file = opened(folder, name)?;
     if file.metadata()?.len() > FILE_BYTES_MAX {
-        return Err(io::Error::new(ErrorKind::FileTooLarge, "it is larger than any event"));
+        return Err(io::Error::new(ErrorKind::FileTooLarge, "file is too large"));
     }
     let mut bytes = Vec::new();
-    // It may grow while it is read.
+    // The file may grow while it is read.
     (&mut file).take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
-    Kept::read(bytes).map_err(|damaged| io::Error::new(ErrorKind::InvalidData, damaged))
+    ArchivedEvent::read(bytes).map_err(|damaged| io::Error::new(ErrorKind::InvalidData, damaged))
 }
 
-/// The file of that name; a link, a pipe or a folder in its place is none, and nobody waits for one.
+/// Opens a regular file, without blocking on a pipe in its place.
 fn opened(folder: impl AsFd, name: &str) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::openat(folder, name, flags, Mode::empty())?);
     if file.metadata()?.is_file() {
         return Ok(file);
     }
-    Err(io::Error::new(ErrorKind::InvalidData, "it is no file"))
+    Err(io::Error::new(ErrorKind::InvalidData, "not a regular file"))
 }
 
 #[cfg(test)]

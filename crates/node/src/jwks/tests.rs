@@ -25,15 +25,15 @@ fn encoded(bytes: &[u8]) -> String {
 }
 
 /// The algorithms of the keys that were taken, or why none was.
-fn taken(set: &Value) -> Result<Vec<Algorithm>, String> {
+fn taken(set: &Value) -> Result<Vec<KeyAlgorithm>, String> {
     let set = KeySet::parse(set.to_string().as_bytes()).map_err(|error| error.to_string())?;
     Ok(set.keys.iter().map(PublicKey::algorithm).collect())
 }
 
 #[test]
 fn keys_are_taken_if_they_are_fit_to_check_a_token() {
-    const RS: Option<Algorithm> = Some(Algorithm::Rs256);
-    const ES: Option<Algorithm> = Some(Algorithm::Es256);
+    const RS: Option<KeyAlgorithm> = Some(KeyAlgorithm::Rs256);
+    const ES: Option<KeyAlgorithm> = Some(KeyAlgorithm::Es256);
     let padded = encoded(&[[0].as_slice(), &[0xff; 256]].concat());
     #[rustfmt::skip]
     let cases = [
@@ -65,7 +65,7 @@ fn keys_are_taken_if_they_are_fit_to_check_a_token() {
     for (name, key, expected) in cases {
         // Whatever one key is, the next is taken.
         let set = json!({ "keys": [key, ec_key(&json!({ "kid": "last" }))] });
-        let expected: Vec<Algorithm> = expected.into_iter().chain(ES).collect();
+        let expected: Vec<KeyAlgorithm> = expected.into_iter().chain(ES).collect();
         assert_eq!(taken(&set), Ok(expected), "{name}");
     }
 }
@@ -75,10 +75,10 @@ fn a_set_is_bounded_and_not_empty() {
     let key = ec_key(&json!({}));
     assert_eq!(taken(&json!({ "keys": vec![&key; 100] })).map(|keys| keys.len()), Ok(100));
     let many = taken(&json!({ "keys": vec![&key; 101] }));
-    assert_eq!(many, Err("what came has more than 100 keys".to_owned()));
-    assert_eq!(taken(&json!({ "keys": [] })), Err("what came has no key for RS256 or ES256".to_owned()));
+    assert_eq!(many, Err("response has more than 100 keys".to_owned()));
+    assert_eq!(taken(&json!({ "keys": [] })), Err("response has no key for RS256 or ES256".to_owned()));
     for other in [json!({}), json!([]), json!({ "keys": "none" })] {
-        assert_eq!(taken(&other), Err("what came is no set of keys".to_owned()));
+        assert_eq!(taken(&other), Err("response is not a key set".to_owned()));
     }
 }
 
@@ -91,13 +91,13 @@ fn a_name_chooses_the_key_and_no_name_needs_a_single_one() {
     let set = KeySet::parse(set.to_string().as_bytes()).expect("a set");
     #[rustfmt::skip]
     let cases = [
-        ("by name",                    Some("r"), Algorithm::Rs256, 1),
-        ("of another algorithm",       Some("r"), Algorithm::Es256, 0),
-        ("of nobody",                  Some("x"), Algorithm::Es256, 0),
-        ("an empty name",              Some(""),  Algorithm::Rs256, 0),
-        ("two of one name",            Some("f"), Algorithm::Es256, 2),
-        ("no name, a single key",      None,      Algorithm::Rs256, 1),
-        ("no name, several keys",      None,      Algorithm::Es256, 0),
+        ("by name",                    Some("r"), KeyAlgorithm::Rs256, 1),
+        ("of another algorithm",       Some("r"), KeyAlgorithm::Es256, 0),
+        ("of nobody",                  Some("x"), KeyAlgorithm::Es256, 0),
+        ("an empty name",              Some(""),  KeyAlgorithm::Rs256, 0),
+        ("two of one name",            Some("f"), KeyAlgorithm::Es256, 2),
+        ("no name, a single key",      None,      KeyAlgorithm::Rs256, 1),
+        ("no name, several keys",      None,      KeyAlgorithm::Es256, 0),
     ];
     for (name, id, algorithm, expected) in cases {
         assert_eq!(set.fitting(id, algorithm).0.len(), expected, "{name}");

@@ -1,29 +1,24 @@
-//! The form of Alertmanager's second API: one alert for each thing that ours is raised for, which ends when ours
-//! does.
+//! Alertmanager's API v2: one alert per subject, which ends when ours does.
 //!
-//! Alertmanager takes an alert for over that is not told again in time, so each says until when it holds: for as
-//! long as it takes us to say it twice more. A Redrive that is gone for good leaves no alert behind.
+//! Alertmanager resolves alerts that are not repeated in time, so each carries an end: late enough for two
+//! more repeats. An alert of a server that is gone resolves by itself.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
-use redrive_core::alerts::notice::{Notice, Stage, Subject};
+use redrive_core::alerts::notice::{AlertNotice, AlertStage, AlertSubject};
 use redrive_core::book::model::{AlertSeverity, Sections};
 use redrive_core::time::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{Message, words};
+use super::{ReceiverMessage, text};
 
-/// The path below the address of an Alertmanager.
 pub(super) const PATH: &str = "/api/v2/alerts";
-/// What a notice may be late by on its way.
 const LATE_MAX: Duration = Duration::from_mins(10);
-/// How long a test lasts there.
 const TEST_LASTS: Duration = Duration::from_mins(1);
 
-/// How often each alert of a book is said again.
 pub(super) struct Repeats(BTreeMap<String, Duration>);
 
 impl Repeats {
@@ -38,32 +33,32 @@ impl Repeats {
         Self(repeats)
     }
 
-    /// How often it is said again; one that the book has no more is told no more.
-    fn of_alert(&self, notice: &Notice) -> Duration {
+    /// Alerts that left the book are not repeated.
+    fn of_alert(&self, notice: &AlertNotice) -> Duration {
         let usual = || AlertSeverity::parse(&notice.severity).map_or(LATE_MAX, AlertSeverity::response_time);
         self.0.get(&notice.alert).copied().unwrap_or_else(usual)
     }
 }
 
-pub(super) fn message(notice: &Notice, repeats: &Repeats) -> Message {
+pub(super) fn message(notice: &AlertNotice, repeats: &Repeats) -> ReceiverMessage {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let ends_at = match notice.stage {
-        Stage::Firing | Stage::Repeated => notice.at + 2 * repeats.of_alert(notice) + LATE_MAX,
-        Stage::Resolved => notice.at,
-        Stage::Test => notice.at + TEST_LASTS,
+        AlertStage::Firing | AlertStage::Repeated => notice.at + 2 * repeats.of_alert(notice) + LATE_MAX,
+        AlertStage::Resolved => notice.at,
+        AlertStage::Test => notice.at + TEST_LASTS,
     };
-    let everything = Subject { of: String::new(), value: String::new(), since: notice.since };
+    let everything = AlertSubject { of: String::new(), value: String::new(), since: notice.since };
     let subjects = if notice.subjects.is_empty() { &[everything] } else { notice.subjects.as_slice() };
     let raised = subjects.iter().map(|subject| alert(notice, subject, ends_at));
     let ended = notice.ended.iter().map(|subject| alert(notice, subject, notice.at));
     let alerts: Vec<Value> = raised.chain(ended).collect();
-    Message { headers, body: Value::from(alerts).to_string().into() }
+    ReceiverMessage { headers, body: Value::from(alerts).to_string().into() }
 }
 
-fn alert(notice: &Notice, subject: &Subject, ends_at: Timestamp) -> Value {
+fn alert(notice: &AlertNotice, subject: &AlertSubject, ends_at: Timestamp) -> Value {
     let mut labels = Map::new();
-    // What names a thing comes first, so that it cannot stand in the place of what names the alert.
+    // The subject's labels come first, so that they cannot replace the alert's own.
     for (name, value) in subject.of.split(", ").filter_map(|part| part.split_once('=')) {
         labels.insert(label_name(name), value.into());
     }
@@ -74,8 +69,8 @@ fn alert(notice: &Notice, subject: &Subject, ends_at: Timestamp) -> Value {
     labels.insert("severity".to_owned(), notice.severity.clone().into());
     labels.insert("source".to_owned(), "redrive".into());
     let mut annotations = json!({
-        "summary": words::subject_line(notice),
-        "description": words::lines(notice).join("\n"),
+        "summary": text::subject_line(notice),
+        "description": text::lines(notice).join("\n"),
         "condition": notice.condition,
         "value": subject.value,
     });
@@ -86,12 +81,11 @@ fn alert(notice: &Notice, subject: &Subject, ends_at: Timestamp) -> Value {
         "labels": labels,
         "annotations": annotations,
         "startsAt": subject.since,
-        // An end before the beginning is refused.
+        // An end before the start is refused.
         "endsAt": ends_at.max(subject.since),
     })
 }
 
-/// A label has letters, digits and `_`.
 fn label_name(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
 }
@@ -102,7 +96,7 @@ mod tests {
     use super::*;
     use redrive_core::book::connectors::built_in;
 
-    fn alerts(stage: Stage, repeat: &str) -> Vec<Value> {
+    fn alerts(stage: AlertStage, repeat: &str) -> Vec<Value> {
         let text = format!(
             "version: 1\nalerts: [{{ name: breaker-open, when: breaker_open, severity: critical, repeat: {repeat} }}]\n"
         );
@@ -113,7 +107,7 @@ mod tests {
 
     #[test]
     fn every_subject_is_an_alert_that_ends_with_ours() {
-        let firing = alerts(Stage::Firing, "1h");
+        let firing = alerts(AlertStage::Firing, "1h");
         assert_eq!(firing.len(), 2);
         assert_eq!(
             firing[1]["labels"],
@@ -122,7 +116,7 @@ mod tests {
         assert_eq!(firing[0]["startsAt"], "2025-10-21T14:30:00.25Z");
         assert_eq!(firing[0]["endsAt"], "2025-10-21T16:42:05.25Z", "until it was to be said twice more");
         assert_eq!(firing[0]["annotations"]["action"], "look after it");
-        let resolved = alerts(Stage::Resolved, "1h");
+        let resolved = alerts(AlertStage::Resolved, "1h");
         assert_eq!(resolved[0]["labels"], firing[0]["labels"], "it is the same alert");
         assert_eq!(resolved[0]["startsAt"], firing[0]["startsAt"]);
         assert_eq!(resolved[0]["endsAt"], "2025-10-21T14:32:05.25Z");
@@ -130,7 +124,7 @@ mod tests {
 
     #[test]
     fn what_has_ended_ends_there_while_the_rest_lasts() {
-        let mut told = notice(Stage::Firing);
+        let mut told = notice(AlertStage::Firing);
         told.ended = told.subjects.split_off(1);
         let message = message(&told, &Repeats(BTreeMap::new()));
         let alerts: Vec<Value> = serde_json::from_slice(&message.body).expect("a list");
@@ -141,7 +135,7 @@ mod tests {
 
     #[test]
     fn an_alert_about_everything_is_one() {
-        let mut told = notice(Stage::Firing);
+        let mut told = notice(AlertStage::Firing);
         told.subjects.clear();
         let message = message(&told, &Repeats(BTreeMap::new()));
         let alerts: Vec<Value> = serde_json::from_slice(&message.body).expect("a list");
@@ -151,7 +145,7 @@ mod tests {
 
     #[test]
     fn nobody_can_name_a_thing_so_that_it_is_another_alert() {
-        let mut told = notice(Stage::Firing);
+        let mut told = notice(AlertStage::Firing);
         told.subjects[0].of = "alertname=mine, event-type=a".to_owned();
         let message = message(&told, &Repeats(BTreeMap::new()));
         let alerts: Vec<Value> = serde_json::from_slice(&message.body).expect("a list");

@@ -1,8 +1,7 @@
-//! Mail: a subject line and plain text, handed to the mail server that the book names.
+//! E-mail: a subject line and plain text, sent over SMTP.
 //!
-//! A repetition of the same notice has the same `Message-ID`, so that mailboxes know it for one. What a server
-//! says is reported as it is meant: 4xx heals, 5xx does not, and a login that is refused is a matter of
-//! credentials.
+//! A retry of the same notice has the same `ReceiverMessage-ID`, so mailboxes recognize it. Of the server's replies,
+//! 4xx is transient, 5xx is permanent, and a refused login is an authorization failure.
 
 #[cfg(test)]
 mod starttls_test;
@@ -19,61 +18,58 @@ use lettre::transport::smtp::authentication::{Credentials, Mechanism};
 use lettre::transport::smtp::client::{AsyncSmtpConnection, Certificate, CertificateStore, TlsParameters};
 use lettre::transport::smtp::extension::ClientId;
 use lettre::transport::smtp::response::Response;
-use redrive_core::alerts::notice::Notice;
-use redrive_core::book::connectors::email::{Email, Smtp, SmtpPrivacy};
-use redrive_core::engine::{Call, Ending};
-use redrive_core::policy::answer::{BrokerError, CallPart, Reply, Seen, TransportError};
+use redrive_core::alerts::notice::AlertNotice;
+use redrive_core::book::connectors::email::{EmailSettings, Smtp, SmtpPrivacy};
+use redrive_core::engine::{Ending, TargetCall};
+use redrive_core::policy::answer::{BrokerError, CallPart, ReplyKind, TargetReply, TransportError};
 use redrive_core::text::show_duration;
 
-use super::{Token, Whose, notice_of, words};
+use super::{BearerToken, notice_of, text};
 use crate::target::Target;
-use crate::target::http::{Elsewhere, Pool};
+use crate::target::http::{OtherHost, Pool};
 use crate::tls::Roots;
 
-/// The longest subject, in characters.
 const SUBJECT_CHARS_MAX: usize = 200;
-/// The bytes that one encoded word of a header holds: 75 characters, as RFC 2047 has it.
+/// Bytes per encoded word of a header: 75 characters, by RFC 2047.
 const WORD_BYTES_MAX: usize = 45;
-/// The longest line that is written as it stands; RFC 5322 allows 998 bytes.
+/// Longer lines are encoded; RFC 5322 allows 998 bytes.
 const LINE_BYTES_MAX: usize = 900;
-/// The length of a line in base64.
 const CODE_BYTES_MAX: usize = 76;
 
-/// Ways to log in, the plainest first; all of them only where nobody listens in.
+/// Used only over TLS.
 const MECHANISMS: [Mechanism; 2] = [Mechanism::Plain, Mechanism::Login];
 
-/// Writes to one mailbox.
 pub(super) struct Mail {
     from: Address,
     to: Address,
     smtp: Smtp,
-    server: Elsewhere,
-    password: Option<Token>,
+    server: OtherHost,
+    password: Option<BearerToken>,
     pool: Arc<Pool>,
 }
 
 impl Mail {
     pub(super) fn new(
-        email: &Email,
-        password: Option<Token>,
-        whose: Whose,
+        email: &EmailSettings,
+        password: Option<BearerToken>,
+        place: String,
         pool: Arc<Pool>,
     ) -> Result<Self, AddressError> {
-        let Email { to, from, smtp, .. } = email;
+        let EmailSettings { to, from, smtp, .. } = email;
         Ok(Self {
             from: from.parse()?,
             to: to.parse()?,
             smtp: smtp.clone(),
-            server: Elsewhere::new(&smtp.host, smtp.port, whose.network, whose.place, Arc::clone(&pool)),
+            server: OtherHost::new(&smtp.host, smtp.port, email.network, place, Arc::clone(&pool)),
             password,
             pool,
         })
     }
 
-    async fn tell(&self, call: &Call) -> Result<Reply, Reply> {
+    async fn send(&self, call: &TargetCall) -> Result<TargetReply, TargetReply> {
         let (event, notice) = notice_of(call)?;
         let envelope = Envelope::new(Some(self.from.clone()), vec![self.to.clone()]);
-        let envelope = envelope.expect("there is somebody to write to");
+        let envelope = envelope.expect("there is one recipient");
         let credentials = self.credentials(call.limit).await?;
         let mut connection = self.connect(call.limit).await?;
         if let Some(credentials) = credentials {
@@ -82,17 +78,16 @@ impl Mail {
         }
         let answer = connection.send(&envelope, self.message(&event, &notice).as_bytes()).await;
         let answer = answer.map_err(|error| self.failed(&error))?;
-        // It has the mail; how it says goodbye changes nothing.
+        // The server has accepted the message; a failing QUIT changes nothing.
         let _ = connection.quit().await;
-        Ok(Reply { seen: Seen::Taken, message: said(&answer), retry_after: None })
+        Ok(TargetReply::new(ReplyKind::Taken, said(&answer)))
     }
 
-    /// The mail of a notice; the event's id makes its own.
-    fn message(&self, event_id: &str, notice: &Notice) -> String {
+    fn message(&self, event_id: &str, notice: &AlertNotice) -> String {
         let Self { from, to, .. } = self;
-        let (subject, date) = (subject(&words::subject_line(notice)), notice.at.in_mail());
-        let (encoding, body) = body(&words::lines(notice));
-        // It says that nobody wrote this, so that nobody's absence answers it.
+        let (subject, date) = (subject(&text::subject_line(notice)), notice.at.in_mail());
+        let (encoding, body) = body(&text::lines(notice));
+        // `Auto-Submitted` suppresses out-of-office replies.
         let head = [
             format!("From: {from}"),
             format!("To: {to}"),
@@ -107,13 +102,13 @@ impl Mail {
         format!("{}\r\n\r\n{body}\r\n", head.join("\r\n"))
     }
 
-    async fn credentials(&self, limit: Duration) -> Result<Option<Credentials>, Reply> {
+    async fn credentials(&self, limit: Duration) -> Result<Option<Credentials>, TargetReply> {
         let (Some(user), Some(password)) = (&self.smtp.user, &self.password) else { return Ok(None) };
         let password = password.value(limit).await?;
         Ok(Some(Credentials::new(user.clone(), password.as_str().to_owned())))
     }
 
-    async fn connect(&self, limit: Duration) -> Result<AsyncSmtpConnection, Reply> {
+    async fn connect(&self, limit: Duration) -> Result<AsyncSmtpConnection, TargetReply> {
         let addresses = self.server.addresses().await?;
         let hello = ClientId::Domain(self.from.domain().to_owned());
         let tls = || self.tls().map_err(|error| self.failed(&error));
@@ -132,7 +127,7 @@ impl Mail {
         Ok(connection)
     }
 
-    /// Whom we trust, as everywhere else.
+    /// The same roots as for HTTP.
     fn tls(&self) -> Result<TlsParameters, lettre::transport::smtp::Error> {
         let mut builder = TlsParameters::builder(self.smtp.host.clone());
         if let Roots::Only(certificates) = self.pool.roots() {
@@ -144,11 +139,11 @@ impl Mail {
         builder.build_rustls()
     }
 
-    fn failed(&self, error: &lettre::transport::smtp::Error) -> Reply {
+    fn failed(&self, error: &lettre::transport::smtp::Error) -> TargetReply {
         let message = in_words(error);
         if let Some(code) = error.status() {
-            let seen = Seen::Broker(meaning(u16::from(code)));
-            return Reply { seen, message, retry_after: None };
+            let seen = ReplyKind::Broker(meaning(u16::from(code)));
+            return TargetReply::new(seen, message);
         }
         let whose = |what: &str| format!("{}:{}: {what}", self.smtp.host, self.smtp.port);
         if let Some(reply) = self.server.broken(error) {
@@ -161,18 +156,18 @@ impl Mail {
             return transport(TransportError::Tls, whose(&message));
         }
         if error.is_client() {
-            // Such as a way to log in that the server does not know.
-            return Reply { seen: Seen::ConfigMissing, message: whose(&message), retry_after: None };
+            // For example an unsupported login mechanism.
+            return TargetReply::new(ReplyKind::ConfigMissing, whose(&message));
         }
         transport(TransportError::Protocol, whose(&message))
     }
 }
 
 impl Target for Mail {
-    fn call(&self, call: Arc<Call>) -> Pin<Box<dyn Future<Output = Ending> + Send + '_>> {
+    fn call(&self, call: Arc<TargetCall>) -> Pin<Box<dyn Future<Output = Ending> + Send + '_>> {
         Box::pin(async move {
-            let told = tokio::time::timeout(call.limit, self.tell(&call)).await;
-            let reply = told.unwrap_or_else(|_| {
+            let sent = tokio::time::timeout(call.limit, self.send(&call)).await;
+            let reply = sent.unwrap_or_else(|_| {
                 let limit = show_duration(call.limit);
                 let message = format!("{}:{} took longer than {limit}", self.smtp.host, self.smtp.port);
                 Err(transport(TransportError::Timeout(CallPart::Whole), message))
@@ -182,7 +177,6 @@ impl Target for Mail {
     }
 }
 
-/// A subject line that mail takes, whatever its letters are.
 fn subject(line: &str) -> String {
     let line: String = line.chars().take(SUBJECT_CHARS_MAX).collect();
     if line.is_ascii() {
@@ -201,7 +195,6 @@ fn subject(line: &str) -> String {
     encoded.collect::<Vec<_>>().join("\r\n ")
 }
 
-/// The text with the name of its encoding: as it stands if any mail server takes it so.
 fn body(lines: &[String]) -> (&'static str, String) {
     if lines.iter().all(|line| line.is_ascii() && line.len() <= LINE_BYTES_MAX) {
         return ("7bit", lines.join("\r\n"));
@@ -211,10 +204,8 @@ fn body(lines: &[String]) -> (&'static str, String) {
     ("base64", code.collect::<Vec<_>>().join("\r\n"))
 }
 
-/// What a mail server means by a code that is no success.
 const fn meaning(code: u16) -> BrokerError {
     match code {
-        // It has no room at the moment.
         452 => BrokerError::QuotaExceeded,
         400..=499 => BrokerError::Unavailable,
         530 | 534 | 535 | 538 => BrokerError::Unauthorized,
@@ -226,23 +217,22 @@ const fn meaning(code: u16) -> BrokerError {
 
 fn said(answer: &Response) -> String {
     let lines: Vec<&str> = answer.message().collect();
-    words::one_line(&format!("{} {}", answer.code(), lines.join(" ")))
+    text::one_line(&format!("{} {}", answer.code(), lines.join(" ")))
 }
 
-/// The error with what it came of, in one line.
 fn in_words(error: &(dyn std::error::Error + 'static)) -> String {
     let causes: Vec<String> =
         std::iter::successors(Some(error), |cause| (*cause).source()).map(ToString::to_string).collect();
-    words::one_line(&causes.join(": "))
+    text::one_line(&causes.join(": "))
 }
 
-fn transport(error: TransportError, message: String) -> Reply {
-    Reply { seen: Seen::Transport(error), message, retry_after: None }
+fn transport(error: TransportError, message: String) -> TargetReply {
+    TargetReply::new(ReplyKind::Transport(error), message)
 }
 
 #[cfg(test)]
 mod tests {
-    use redrive_core::alerts::notice::Stage;
+    use redrive_core::alerts::notice::AlertStage;
     use redrive_core::book::model::Network;
 
     use super::super::notice_test::notice;
@@ -269,18 +259,18 @@ mod tests {
 
     #[test]
     fn a_notice_is_a_letter_that_is_known_again() {
-        let email = Email {
+        let email = EmailSettings {
             to: "ops@example.test".to_owned(),
             from: "redrive@example.test".to_owned(),
             smtp: Smtp::parse("smtp://127.0.0.1:2525").expect("a server"),
             network: Network::Public,
             secret: None,
         };
-        let whose = Whose { network: Network::Public, place: "receiver ops, line 3".to_owned() };
+        let place = "receiver ops, line 3".to_owned();
         let mail =
-            Mail::new(&email, None, whose, Arc::new(Pool::new(Roots::Only(Vec::new())))).expect("mail");
-        let told = Notice { summary: "Störung".to_owned(), ..notice(Stage::Firing) };
-        insta::assert_snapshot!(mail.message("alert-1", &notice(Stage::Firing)).replace("\r\n", "\n"), @r"
+            Mail::new(&email, None, place, Arc::new(Pool::new(Roots::Only(Vec::new())))).expect("mail");
+        let told = AlertNotice { summary: "Störung".to_owned(), ..notice(AlertStage::Firing) };
+        insta::assert_snapshot!(mail.message("alert-1", &notice(AlertStage::Firing)).replace("\r\n", "\n"), @r"
         From: redrive@example.test
         To: ops@example.test
         Subject: [critical] breaker-open: dependency=mail-api is open, and 2 more

@@ -1,17 +1,17 @@
 //! A notice for the tests of receivers.
 
-use redrive_core::alerts::notice::{Notice, Stage, Subject};
+use redrive_core::alerts::notice::{AlertNotice, AlertStage, AlertSubject};
 use redrive_core::time::Timestamp;
 
 /// A notice of that stage about three things, of which two are named.
-pub(super) fn notice(stage: Stage) -> Notice {
+pub(super) fn notice(stage: AlertStage) -> AlertNotice {
     let since = Timestamp::from_millis(1_761_057_000_250);
-    let subject = |of: &str, secs: u64| Subject {
+    let subject = |of: &str, secs: u64| AlertSubject {
         of: of.to_owned(),
         value: "open".to_owned(),
         since: since + std::time::Duration::from_secs(secs),
     };
-    Notice {
+    AlertNotice {
         alert: "breaker-open".to_owned(),
         covers: None,
         severity: "critical".to_owned(),

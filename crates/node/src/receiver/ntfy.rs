@@ -1,53 +1,53 @@
-//! The form of ntfy: the text is the body, and headers say how loud it is.
+//! The ntfy format: text in the body, title and priority in headers.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use redrive_core::alerts::notice::{Notice, Stage};
+use redrive_core::alerts::notice::{AlertNotice, AlertStage};
 
-use super::Message;
-use super::words;
+use super::ReceiverMessage;
+use super::text;
 
 const TITLE: HeaderName = HeaderName::from_static("title");
 const PRIORITY: HeaderName = HeaderName::from_static("priority");
 const TAGS: HeaderName = HeaderName::from_static("tags");
-/// The longest title: what a phone shows of one, and far less than what servers take.
+/// What a phone shows; servers allow more.
 const TITLE_CHARS_MAX: usize = 200;
-/// The longest body that is shown as text; ntfy makes an attachment of a longer one.
+/// ntfy turns a longer body into an attachment.
 const BODY_BYTES_MAX: usize = 4_000;
 
-pub(super) fn message(notice: &Notice) -> Message {
+pub(super) fn message(notice: &AlertNotice) -> ReceiverMessage {
     let mut headers = HeaderMap::new();
-    let title: String = words::subject_line(notice).chars().take(TITLE_CHARS_MAX).collect();
+    let title: String = text::subject_line(notice).chars().take(TITLE_CHARS_MAX).collect();
     headers.insert(TITLE, header(&title));
     headers.insert(PRIORITY, HeaderValue::from_static(priority(notice)));
     headers.insert(TAGS, HeaderValue::from_static(tags(notice)));
     headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    let mut body = words::lines(notice).join("\n");
+    let mut body = text::lines(notice).join("\n");
     body.truncate(body.floor_char_boundary(BODY_BYTES_MAX));
-    Message { headers, body: body.into() }
+    ReceiverMessage { headers, body: body.into() }
 }
 
-/// From 5, which overrides silence, to 3, which does not; good news are quieter than the bad.
-fn priority(notice: &Notice) -> &'static str {
+/// 5 overrides silent mode, 3 is the default.
+fn priority(notice: &AlertNotice) -> &'static str {
     match (notice.stage, notice.severity.as_str()) {
-        (Stage::Firing | Stage::Repeated, "critical") => "5",
-        (Stage::Firing | Stage::Repeated, "high") => "4",
-        (Stage::Firing | Stage::Repeated | Stage::Resolved | Stage::Test, _) => "3",
+        (AlertStage::Firing | AlertStage::Repeated, "critical") => "5",
+        (AlertStage::Firing | AlertStage::Repeated, "high") => "4",
+        (AlertStage::Firing | AlertStage::Repeated | AlertStage::Resolved | AlertStage::Test, _) => "3",
     }
 }
 
-/// The first becomes a picture.
-fn tags(notice: &Notice) -> &'static str {
+/// ntfy shows the first as an emoji.
+fn tags(notice: &AlertNotice) -> &'static str {
     match (notice.stage, notice.severity.as_str()) {
-        (Stage::Resolved, _) => "white_check_mark,redrive",
-        (Stage::Test, _) => "test_tube,redrive",
-        (Stage::Firing | Stage::Repeated, "critical") => "rotating_light,redrive",
-        (Stage::Firing | Stage::Repeated, _) => "warning,redrive",
+        (AlertStage::Resolved, _) => "white_check_mark,redrive",
+        (AlertStage::Test, _) => "test_tube,redrive",
+        (AlertStage::Firing | AlertStage::Repeated, "critical") => "rotating_light,redrive",
+        (AlertStage::Firing | AlertStage::Repeated, _) => "warning,redrive",
     }
 }
 
-/// What is no ASCII is encoded by RFC 2047, which ntfy reads.
+/// ntfy decodes RFC 2047 headers.
 fn header(text: &str) -> HeaderValue {
     let plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     let value = if plain { text.to_owned() } else { format!("=?UTF-8?B?{}?=", STANDARD.encode(text)) };
@@ -63,14 +63,14 @@ mod tests {
     fn a_notice_is_as_loud_as_it_is_urgent() {
         #[rustfmt::skip]
         let cases = [
-            (Stage::Firing,   "critical", "5", "rotating_light,redrive"),
-            (Stage::Repeated, "high",     "4", "warning,redrive"),
-            (Stage::Firing,   "medium",   "3", "warning,redrive"),
-            (Stage::Firing,   "warning",  "3", "warning,redrive"),
-            (Stage::Resolved, "critical", "3", "white_check_mark,redrive"),
+            (AlertStage::Firing,   "critical", "5", "rotating_light,redrive"),
+            (AlertStage::Repeated, "high",     "4", "warning,redrive"),
+            (AlertStage::Firing,   "medium",   "3", "warning,redrive"),
+            (AlertStage::Firing,   "warning",  "3", "warning,redrive"),
+            (AlertStage::Resolved, "critical", "3", "white_check_mark,redrive"),
         ];
         for (stage, severity, priority, tags) in cases {
-            let message = message(&Notice { severity: severity.to_owned(), ..notice(stage) });
+            let message = message(&AlertNotice { severity: severity.to_owned(), ..notice(stage) });
             assert_eq!(message.headers[PRIORITY], priority, "{stage:?} {severity}");
             assert_eq!(message.headers[TAGS], tags, "{stage:?} {severity}");
         }
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn a_title_of_any_letters_fits_a_header() {
         let of = |summary: &str| {
-            let message = message(&Notice { summary: summary.to_owned(), ..notice(Stage::Firing) });
+            let message = message(&AlertNotice { summary: summary.to_owned(), ..notice(AlertStage::Firing) });
             message.headers[TITLE].to_str().expect("ASCII").to_owned()
         };
         assert_eq!(of("12 dead letters"), "[critical] 12 dead letters");

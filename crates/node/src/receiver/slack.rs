@@ -1,34 +1,34 @@
-//! The form of Slack's incoming webhooks, which Mattermost, Rocket.Chat and others read too: a line of text, and
-//! below it an attachment in the colour of the severity.
+//! Slack's incoming webhook format, which Mattermost, Rocket.Chat and others accept too: a line of text and
+//! an attachment in the colour of the severity.
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
-use redrive_core::alerts::notice::{Notice, Stage};
+use redrive_core::alerts::notice::{AlertNotice, AlertStage};
 use serde_json::json;
 
-use super::{Message, words};
+use super::{ReceiverMessage, text};
 
-pub(super) fn message(notice: &Notice) -> Message {
+pub(super) fn message(notice: &AlertNotice) -> ReceiverMessage {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    let line = escaped(&words::subject_line(notice));
-    let text = escaped(&words::lines(notice).join("\n"));
+    let line = escaped(&text::subject_line(notice));
+    let text = escaped(&text::lines(notice).join("\n"));
     let attachment = json!({ "color": colour(notice), "fallback": line, "text": text });
     let body = json!({ "text": line, "attachments": [attachment] });
-    Message { headers, body: body.to_string().into() }
+    ReceiverMessage { headers, body: body.to_string().into() }
 }
 
-fn colour(notice: &Notice) -> &'static str {
+fn colour(notice: &AlertNotice) -> &'static str {
     match (notice.stage, notice.severity.as_str()) {
-        (Stage::Resolved, _) => "#2e8b57",
-        (Stage::Test, _) => "#708090",
-        (Stage::Firing | Stage::Repeated, "critical") => "#b22222",
-        (Stage::Firing | Stage::Repeated, "high") => "#e8590c",
-        (Stage::Firing | Stage::Repeated, _) => "#e0a800",
+        (AlertStage::Resolved, _) => "#2e8b57",
+        (AlertStage::Test, _) => "#708090",
+        (AlertStage::Firing | AlertStage::Repeated, "critical") => "#b22222",
+        (AlertStage::Firing | AlertStage::Repeated, "high") => "#e8590c",
+        (AlertStage::Firing | AlertStage::Repeated, _) => "#e0a800",
     }
 }
 
-/// These three have a meaning there: whoever names an event type must not be able to call everybody.
+/// These three are markup: an event type must not be able to mention a channel.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn a_notice_is_a_line_and_an_attachment() {
-        let mut told = notice(Stage::Firing);
+        let mut told = notice(AlertStage::Firing);
         told.summary = "<!channel> & more".to_owned();
         let body: serde_json::Value = serde_json::from_slice(&message(&told).body).expect("JSON");
         assert_eq!(body["text"], "[critical] &lt;!channel&gt; &amp; more");

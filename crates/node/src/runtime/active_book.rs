@@ -1,14 +1,15 @@
-//! The active rule book: one value with everything that follows from the book, and the parts that follow it.
+//! The active rule book and the components that follow it.
 //!
-//! A reload builds the next value completely, lets every part that has state of its own prepare for it, writes the
-//! book down, and only then publishes the value and lets the parts switch. Whatever fails before that changes nothing.
+//! A reload builds the next [`ActiveBook`] completely, lets every component with state of its own prepare,
+//! stores the book, and only then publishes it and lets the components switch. A failure before that changes
+//! nothing.
 //!
-//! Invariants: a part never sees a part of a reload; each type of event is looked up in a book once.
+//! Invariants: no component sees half a reload; each event type is routed once per book.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use redrive_core::book::route::Route;
+use redrive_core::book::route::RouteMatch;
 use redrive_core::book::{RuleBook, model};
 use redrive_core::engine::QueueName;
 use redrive_core::ids::{ChannelName, ServiceName};
@@ -17,81 +18,72 @@ use tokio::sync::watch;
 
 use super::{Node, SubmitError};
 use crate::activity::Activity;
-use crate::store::{Addressee, Keep, Note, WaitingBound, WhenFull};
+use crate::store::{Addressee, OverflowPolicy, RetentionRules, StateChange, WaitingBound};
 use crate::target::registry::Targets;
 
-/// Types that are remembered; senders choose them, so there is a bound.
+/// Cached event types; senders choose them, so they are bounded.
 const TYPES_MAX: usize = 10_000;
 
-/// A rule book in force, with what the node has made of it.
 pub(super) struct ActiveBook {
-    /// Counts the books since the start, from 1.
+    /// Counts books since the start, from 1.
     pub(super) generation: u64,
     pub(super) book: Arc<RuleBook>,
-    /// The text that it was read from.
     pub(super) text: Arc<str>,
     pub(super) read_at: Timestamp,
-    pub(super) keep: Keep,
+    pub(super) keep: RetentionRules,
     pub(super) targets: Targets,
-    /// The routes that were looked up so far.
     known: RwLock<HashMap<Box<str>, Arc<[Addressee]>>>,
 }
 
-/// Sees the active book, and its changes.
 pub(super) type ActiveBooks = watch::Receiver<Arc<ActiveBook>>;
 
-/// Makes a part switch to a book that it has prepared for; it cannot fail.
-pub type Switch = Box<dyn FnOnce() + Send>;
+/// Switches a component to a book that it has prepared for; cannot fail.
+pub type BookSwitch = Box<dyn FnOnce() + Send>;
 
-/// Prepares a part for a book; nothing changes before the switch, and an error refuses the book.
-type Prepare = Box<dyn Fn(&Arc<RuleBook>) -> Result<Switch, String> + Send + Sync>;
+/// Prepares a component for a book; an error refuses the book.
+type Prepare = Box<dyn Fn(&Arc<RuleBook>) -> Result<BookSwitch, String> + Send + Sync>;
 
-/// When a part switches to a new book.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SwitchAt {
-    /// Before the node routes and delivers by it: what its targets need.
+pub enum BookSwitchAt {
+    /// Before the node routes and delivers by it: what targets need.
     BeforeNode,
-    /// After that: what lets events in.
+    /// Afterwards: what accepts events.
     AfterNode,
 }
 
-struct Follower {
+struct BookFollower {
     part: &'static str,
-    at: SwitchAt,
+    at: BookSwitchAt,
     prepare: Prepare,
 }
 
-/// The parts that follow the active book, and the generation that each of them has reached.
+/// Components that follow the active book, and the generation each has reached.
 #[derive(Default)]
-pub(super) struct Followers {
-    list: Mutex<Vec<Follower>>,
+pub(super) struct BookFollowers {
+    list: Mutex<Vec<BookFollower>>,
     reached: Mutex<BTreeMap<&'static str, u64>>,
 }
 
 /// Why a rule book was not activated; the old one stays.
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeError {
-    /// A part could not prepare for it.
     #[error("{part}: {reason}")]
-    NotBuilt {
-        /// The part.
-        part: &'static str,
-        /// What is wrong.
-        reason: String,
-    },
-    /// It could not be written down.
+    NotBuilt { part: &'static str, reason: String },
     #[error(transparent)]
     NotWritten(#[from] SubmitError),
 }
 
-impl Followers {
-    /// A part goes by that generation from now on.
+impl BookFollowers {
+    /// Records that a component follows that generation.
     pub(super) fn reach(&self, part: &'static str, generation: u64) {
         locked(&self.reached).insert(part, generation);
     }
 
-    fn prepare(&self, book: &Arc<RuleBook>) -> Result<Vec<(&'static str, SwitchAt, Switch)>, ChangeError> {
-        let prepared = |Follower { part, at, prepare }: &Follower| match prepare(book) {
+    fn prepare(
+        &self,
+        book: &Arc<RuleBook>,
+    ) -> Result<Vec<(&'static str, BookSwitchAt, BookSwitch)>, ChangeError> {
+        let prepared = |BookFollower { part, at, prepare }: &BookFollower| match prepare(book) {
             Ok(switch) => Ok((*part, *at, switch)),
             Err(reason) => Err(ChangeError::NotBuilt { part, reason }),
         };
@@ -100,12 +92,11 @@ impl Followers {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Lists that are whole whoever panicked.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Node {
-    /// Activates a new rule book in every part, or in none.
+    /// Activates a rule book in every component, or in none.
     pub async fn change_book(
         &self,
         book: Arc<RuleBook>,
@@ -117,10 +108,10 @@ impl Node {
         let next = Arc::new(ActiveBook::new(generation, book, text, targets, self.now()));
         let followers = &self.shared.followers;
         let prepared = followers.prepare(&next.book)?;
-        self.note(Note::Book { hash: next.book.hash(), text: Arc::clone(&next.text) }, None).await?;
+        self.note(StateChange::Book { hash: next.book.hash(), text: Arc::clone(&next.text) }, None).await?;
         let (before, after): (Vec<_>, Vec<_>) =
-            prepared.into_iter().partition(|(_, at, _)| *at == SwitchAt::BeforeNode);
-        let switch = |(part, _, switch): (&'static str, SwitchAt, Switch)| {
+            prepared.into_iter().partition(|(_, at, _)| *at == BookSwitchAt::BeforeNode);
+        let switch = |(part, _, switch): (&'static str, BookSwitchAt, BookSwitch)| {
             switch();
             followers.reach(part, generation);
         };
@@ -132,19 +123,19 @@ impl Node {
         if self.shared.engine.is_closed() { Err(SubmitError::Stopping.into()) } else { Ok(()) }
     }
 
-    /// Has a part follow the active book from the next reload on.
+    /// Makes a component follow the active book from the next reload on.
     pub fn follow_book(
         &self,
         part: &'static str,
-        at: SwitchAt,
-        prepare: impl Fn(&Arc<RuleBook>) -> Result<Switch, String> + Send + Sync + 'static,
+        at: BookSwitchAt,
+        prepare: impl Fn(&Arc<RuleBook>) -> Result<BookSwitch, String> + Send + Sync + 'static,
     ) {
         self.shared.followers.reach(part, self.active_book().generation);
-        locked(&self.shared.followers.list).push(Follower { part, at, prepare: Box::new(prepare) });
+        locked(&self.shared.followers.list).push(BookFollower { part, at, prepare: Box::new(prepare) });
     }
 
-    /// The generation of the rule book that each part goes by. The node's own tasks reach a new one soon after a
-    /// reload, all other parts with it.
+    /// The generation each component follows. The node's own tasks reach a new one soon after a reload, the
+    /// others with it.
     #[cfg(test)]
     pub(super) fn book_generations(&self) -> BTreeMap<&'static str, u64> {
         locked(&self.shared.followers.reached).clone()
@@ -167,36 +158,36 @@ impl ActiveBook {
         Self { generation, book, text, read_at, keep, targets, known: RwLock::default() }
     }
 
-    /// Who wants events of that type.
     pub(super) fn of(&self, event_type: &str) -> Arc<[Addressee]> {
-        let known = self.known.read().expect("nobody panics while looking up");
+        let known = self.known.read().expect("lock is not poisoned");
         if let Some(routes) = known.get(event_type) {
             return Arc::clone(routes);
         }
         drop(known);
         let routes: Arc<[Addressee]> =
             self.book.route(event_type).iter().map(|route| self.addressee(route, event_type)).collect();
-        let mut known = self.known.write().expect("nobody panics while adding");
+        let mut known = self.known.write().expect("lock is not poisoned");
         if known.len() < TYPES_MAX {
             known.insert(event_type.into(), Arc::clone(&routes));
         }
         routes
     }
 
-    /// Where a notice to that receiver waits; none if the book does not know them.
+    /// The queue of an alert receiver; none if the book lacks it.
     pub(super) fn to_receiver(&self, receiver: &str, event_type: &str) -> Option<Addressee> {
         let routes = self.book.own()?.route(event_type);
-        let is_theirs = |route: &&Route<'_>| route.channel.is_some_and(|one| one.name.as_str() == receiver);
+        let is_theirs =
+            |route: &&RouteMatch<'_>| route.channel.is_some_and(|one| one.name.as_str() == receiver);
         routes.iter().find(is_theirs).map(|route| self.addressee(route, event_type))
     }
 
-    /// What happens to an event of a webhook when that service is full.
-    pub(super) fn when_full_of_webhook(&self, service: &ServiceName) -> WhenFull {
+    /// What happens to a webhook event when that service is full.
+    pub(super) fn when_full_of_webhook(&self, service: &ServiceName) -> OverflowPolicy {
         let waiting = self.book.waiting(service.as_str()).expect("the book routes to services that it has");
         when_full(waiting.when_full_of_webhook)
     }
 
-    fn addressee(&self, route: &Route<'_>, event_type: &str) -> Addressee {
+    fn addressee(&self, route: &RouteMatch<'_>, event_type: &str) -> Addressee {
         let service = route.service.name.clone();
         let waiting = self.book.waiting(service.as_str()).expect("the book routes to services that it has");
         let channel = route.channel.map(|channel| channel.name.clone());
@@ -220,24 +211,23 @@ impl ActiveBook {
     }
 }
 
-/// How long things are kept by that book.
-fn keep(book: &Arc<RuleBook>) -> Keep {
+fn keep(book: &Arc<RuleBook>) -> RetentionRules {
     let rules = Arc::clone(book);
     let letters = move |queue: &QueueName, event_type: &str| {
         let channel = queue.channel.as_ref().map(ChannelName::as_str);
         let rule = rules.letter_rule(queue.service.as_str(), channel, event_type);
         rule.map_or(rules.letter_retention(), |rule| rule.retention)
     };
-    Keep {
+    RetentionRules {
         delivered: book.keep_delivered(),
         ids: book.dedup_ttl_max().max(book.keep_delivered()),
         letters: Arc::new(letters),
     }
 }
 
-const fn when_full(stated: model::WhenFull) -> WhenFull {
+const fn when_full(stated: model::QueueFullAction) -> OverflowPolicy {
     match stated {
-        model::WhenFull::Refuse => WhenFull::Refuse,
-        model::WhenFull::DeadLetter => WhenFull::DeadLetter,
+        model::QueueFullAction::Refuse => OverflowPolicy::Refuse,
+        model::QueueFullAction::DeadLetter => OverflowPolicy::DeadLetter,
     }
 }

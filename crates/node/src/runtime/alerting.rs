@@ -1,116 +1,101 @@
-//! Watches for the alerts of the rule book, and has whoever is to be told of them told.
+//! Evaluates the alerts of the rule book and sends notifications.
 //!
-//! Each second everything is held against the book. What is to be said is an event for the queue of each
-//! receiver, so that the engine delivers it, tries again and keeps what cannot be delivered, as with any event.
+//! Each second all alerts are evaluated. A notice becomes an event in the queue of each receiver, so the
+//! engine delivers and retries it like any event.
 //!
-//! What was found is remembered together with what is still to be said, and only then said, under ids that are
-//! the same however often. A crash before that has said nothing and is found again; a crash after it says what
-//! is remembered, and is known for a repetition where it was said before.
+//! The alert state is stored together with the notices still to be sent, and only then are they sent, under
+//! stable ids. A crash before that sends nothing and finds the alerts again; a crash after it sends the
+//! stored notices, and duplicates are absorbed.
 //!
-//! Invariants: nothing new is looked for while something is still to be said, so that what waits here is
-//! bounded and nothing of it is lost while the store takes no writes; and nobody is told of the telling, whose
-//! own failures raise no alert.
+//! Invariants: alerts are not evaluated while notices are waiting, so the backlog is bounded and nothing is
+//! lost while the store fails; failing notifications raise no alerts.
 
-mod eyes;
 mod ledger;
+mod sampler;
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use redrive_core::alerts::notice::{Notice, Stage};
+use redrive_core::alerts::notice::{AlertNotice, AlertStage};
 use redrive_core::alerts::{AlertState, AlertView};
 use redrive_core::event::Event;
-use redrive_core::event::attribute::{ContentType, EventId, EventSource, EventType, SessionKey, Subject};
+use redrive_core::event::attribute::{
+    ContentType, EventId, EventSource, EventSubject, EventType, SessionKey,
+};
 use redrive_core::time::Timestamp;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 
-use self::eyes::Eyes;
-use self::ledger::Ledger;
-pub use self::ledger::Told;
+use self::ledger::AlertLedger;
+pub use self::ledger::SentNotice;
+use self::sampler::AlertSampler;
+use super::access::recall;
 use super::active_book::ActiveBooks;
 use super::inbox::SubmitJob;
-use super::{Handed, Node, Shared, SubmitError};
+use super::{HandOverResult, Node, NodeShared, SubmitError};
 use crate::activity::Activity;
-use crate::store::door::{By, Deed};
-use crate::store::{Note, Submission, Submitted};
+use crate::store::access_store::{AuditActor, AuditEntry};
+use crate::store::{StateChange, Submission, SubmittedEvent};
 
-/// How often everything is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How often what is known is remembered while nobody has to be told anything: windows and spans that a restart
-/// forgets are no longer than this.
+/// How often the state is stored without new notices: what a restart may forget.
 const SAVE_EVERY: Duration = Duration::from_secs(10);
-/// How long one write may take; one that takes longer is tried again.
 const TRY_MAX: Duration = Duration::from_secs(30);
-/// How long to wait before what is remembered is read again that could not be.
-const READ_AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// What the store knows it by.
 const MEMO: &str = "alerts";
-/// Where notices come from.
 const SOURCE: &str = "redrive:alerts";
 
-/// How alerts stand.
 #[derive(Clone, Debug, Default)]
-pub struct Alerts {
-    /// When they were last held against what there is; never if the book has none.
+pub struct AlertsView {
+    /// When they were last evaluated; none if the book has none.
     pub looked_at: Option<Timestamp>,
-    /// Every alert of the book.
     pub alerts: Vec<AlertView>,
-    /// What was said lately, the latest first.
-    pub recent: Vec<Told>,
+    pub recent: Vec<SentNotice>,
 }
 
-/// The node's side: sees how alerts stand.
 pub(super) struct Alerting {
-    alerts: watch::Receiver<Arc<Alerts>>,
+    alerts: watch::Receiver<Arc<AlertsView>>,
 }
 
-/// The other side, which runs.
-pub(super) struct Runner {
+pub(super) struct AlertRunner {
     books: ActiveBooks,
-    alerts: watch::Sender<Arc<Alerts>>,
+    alerts: watch::Sender<Arc<AlertsView>>,
 }
 
 impl Alerting {
-    pub(super) fn new(books: ActiveBooks) -> (Self, Runner) {
+    pub(super) fn new(books: ActiveBooks) -> (Self, AlertRunner) {
         let (alerts, alerts_seen) = watch::channel(Arc::default());
-        (Self { alerts: alerts_seen }, Runner { books, alerts })
+        (Self { alerts: alerts_seen }, AlertRunner { books, alerts })
     }
 }
 
-/// Why nobody could be told.
 #[derive(Debug, thiserror::Error)]
-pub enum TellError {
-    /// The book does not know them.
+pub enum NotifyError {
     #[error("the rule book has no receiver `{0}`")]
     NoReceiver(String),
-    /// It could not be written down.
     #[error(transparent)]
     NotWritten(#[from] SubmitError),
 }
 
 impl Node {
-    /// How the alerts of the rule book stand.
     #[must_use]
-    pub fn alerts(&self) -> Arc<Alerts> {
+    pub fn alerts(&self) -> Arc<AlertsView> {
         Arc::clone(&self.shared.alerting.alerts.borrow())
     }
 
-    /// Sends a receiver something that is no alert, so that somebody can see whether it arrives; says the id of
-    /// the event that tells it. Somebody is bothered with it, so that it is on record who did that.
-    pub async fn test_receiver(&self, receiver: &str, by: &By) -> Result<EventId, TellError> {
+    /// Sends a test notice and returns its event's id. It is audited, since it disturbs people.
+    pub async fn test_receiver(&self, receiver: &str, by: &AuditActor) -> Result<EventId, NotifyError> {
         let now = self.now();
-        let notice = Notice {
+        let notice = AlertNotice {
             alert: "test".to_owned(),
             covers: None,
             severity: "warning".to_owned(),
-            stage: Stage::Test,
+            stage: AlertStage::Test,
             receiver: receiver.to_owned(),
             since: now,
             at: now,
             told_before: 0,
-            summary: "this is a test: nothing is wrong, and you would be told like this".to_owned(),
-            condition: "somebody tries out a receiver".to_owned(),
+            summary: "test notification, nothing is wrong".to_owned(),
+            condition: "receiver test".to_owned(),
             subjects: Vec::new(),
             more: 0,
             ended: Vec::new(),
@@ -118,43 +103,45 @@ impl Node {
         };
         let event = event(&notice);
         let id = event.id.clone();
-        self.tell(&notice.receiver, event).await?;
-        let deed = Deed { act: "test-receiver", what: notice.receiver, by: by.clone(), note: None };
-        self.note(Note::Deed(Box::new(deed)), None).await?;
+        self.send_notice(&notice.receiver, event).await?;
+        let deed = AuditEntry { act: "test-receiver", what: notice.receiver, by: by.clone(), note: None };
+        self.note(StateChange::Audit(Box::new(deed)), None).await?;
         Ok(id)
     }
 
-    /// Has the engine deliver a notice; one that was sent before is not sent again.
-    async fn tell(&self, receiver: &str, event: Event) -> Result<(), TellError> {
+    /// Has the engine deliver a notice; duplicates are absorbed.
+    async fn send_notice(&self, receiver: &str, event: Event) -> Result<(), NotifyError> {
         let addressee = self.active_book().to_receiver(receiver, event.event_type.as_str());
-        let addressee = addressee.ok_or_else(|| TellError::NoReceiver(receiver.to_owned()))?;
-        let submitted = Submitted { event: Arc::new(event), routes: vec![addressee] };
+        let addressee = addressee.ok_or_else(|| NotifyError::NoReceiver(receiver.to_owned()))?;
+        let submitted = SubmittedEvent { event: Arc::new(event), routes: vec![addressee] };
         let (reply, answer) = oneshot::channel();
         self.shared.inbox.submit(SubmitJob { submission: Submission { events: vec![submitted] }, reply })?;
         match answer.await.unwrap_or(Err(SubmitError::Stopping)).map(|taken| taken[0]).into() {
-            // Another book may have changed the words, but whoever is to hear it has heard it.
-            Handed::Durable(_) | Handed::Duplicate(_) | Handed::Refused { .. } => Ok(()),
-            Handed::Busy(error) => Err(error.into()),
+            // Another book may have changed the text, but the receiver has been notified.
+            HandOverResult::Durable(_) | HandOverResult::Duplicate(_) | HandOverResult::Refused { .. } => {
+                Ok(())
+            }
+            HandOverResult::Busy(error) => Err(error.into()),
         }
     }
 
-    /// Says what is owed: first all of it is remembered, then it is said, then it is forgotten.
-    async fn say(&self, ledger: &mut Ledger) -> Result<(), SubmitError> {
+    /// Stores all pending notices, sends them, then removes them.
+    async fn send_pending(&self, ledger: &mut AlertLedger) -> Result<(), SubmitError> {
         self.save(ledger).await?;
-        while let Some(notice) = ledger.owed() {
-            match self.tell(&notice.receiver, event(notice)).await {
+        while let Some(notice) = ledger.pending() {
+            match self.send_notice(&notice.receiver, event(notice)).await {
                 Ok(()) => {}
-                Err(TellError::NoReceiver(receiver)) => {
-                    tracing::info!(receiver, alert = notice.alert, "nobody is told: the receiver is gone");
+                Err(NotifyError::NoReceiver(receiver)) => {
+                    tracing::info!(receiver, alert = notice.alert, "notification not sent, receiver removed");
                 }
-                Err(TellError::NotWritten(error)) => return Err(error),
+                Err(NotifyError::NotWritten(error)) => return Err(error),
             }
-            ledger.said();
+            ledger.sent();
         }
         self.save(ledger).await
     }
 
-    async fn save(&self, ledger: &mut Ledger) -> Result<(), SubmitError> {
+    async fn save(&self, ledger: &mut AlertLedger) -> Result<(), SubmitError> {
         let Some(memo) = ledger.memo() else { return Ok(()) };
         self.set_memo(MEMO, Some(memo.clone())).await?;
         ledger.written(memo);
@@ -162,8 +149,8 @@ impl Node {
     }
 }
 
-/// A notice as an event; notices of one alert keep their order.
-fn event(notice: &Notice) -> Event {
+/// Notices of one alert keep their order.
+fn event(notice: &AlertNotice) -> Event {
     let name = match &notice.covers {
         Some(covers) => format!("{} of {covers}", notice.alert),
         None => notice.alert.clone(),
@@ -172,8 +159,8 @@ fn event(notice: &Notice) -> Event {
         id: EventId::new(&notice.id()).expect("some digits"),
         source: EventSource::new(SOURCE).expect("a source of our own"),
         event_type: EventType::new(notice.stage.event_type()).expect("types of our own"),
-        // A name that is too long is one that nobody needs to sort by.
-        subject: Subject::new(&name).ok(),
+        // A name that is too long is left out.
+        subject: EventSubject::new(&name).ok(),
         time: Some(notice.at),
         content_type: Some(ContentType::new("application/json").expect("a content type of our own")),
         session: SessionKey::new(&name).ok(),
@@ -184,18 +171,17 @@ fn event(notice: &Notice) -> Event {
     }
 }
 
-/// Looks at everything for as long as the node lives.
-pub(super) async fn run(node: Weak<Shared>, mut runner: Runner) {
-    let Some(memo) = recall(&node).await else { return };
+pub(super) async fn run(node: Weak<NodeShared>, mut runner: AlertRunner) {
+    let Some(memo) = recall(&node, MEMO).await else { return };
     let Some(shared) = node.upgrade() else { return };
     let followers = Arc::clone(&shared.followers);
     let now = Node { shared }.now();
     let active = Arc::clone(&runner.books.borrow_and_update());
-    let mut ledger = Ledger::new(Arc::clone(&active.book), memo.as_deref(), now);
+    let mut ledger = AlertLedger::new(Arc::clone(&active.book), memo.as_deref(), now);
     followers.reach("alerts", active.generation);
-    let mut eyes = Eyes::default();
+    let mut sampler = AlertSampler::default();
     let mut saved_at = Instant::now();
-    let mut trouble = Trouble::default();
+    let mut is_failing = false;
     let mut tick = tokio::time::interval(LOOK_EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -218,45 +204,34 @@ pub(super) async fn run(node: Weak<Shared>, mut runner: Runner) {
         if ledger.is_idle() {
             continue;
         }
-        if ledger.owed().is_none()
-            && let Some(seen) = eyes.look(&node, ledger.wants()).await
+        if ledger.pending().is_none()
+            && let Some(seen) = sampler.look(&node, ledger.wants()).await
         {
             let before = ledger.firing();
             ledger.look(&seen);
             announce(&node, &before, &ledger.firing());
         }
-        if ledger.owed().is_none() && saved_at.elapsed() < SAVE_EVERY {
+        if ledger.pending().is_none() && saved_at.elapsed() < SAVE_EVERY {
             continue;
         }
-        match tokio::time::timeout(TRY_MAX, node.say(&mut ledger)).await {
+        match tokio::time::timeout(TRY_MAX, node.send_pending(&mut ledger)).await {
             Ok(Ok(())) => {
-                trouble = Trouble::None;
+                is_failing = false;
                 saved_at = Instant::now();
             }
-            Ok(Err(error)) => trouble.log(&error.to_string()),
-            Err(_) => trouble.log("nothing was written in time"),
+            Ok(Err(error)) => log_once(&mut is_failing, &error.to_string()),
+            Err(_) => log_once(&mut is_failing, "write timed out"),
         }
     }
 }
 
-/// Whether it was said that nobody can be told.
-#[derive(Default)]
-enum Trouble {
-    #[default]
-    None,
-    Known,
-}
-
-impl Trouble {
-    fn log(&mut self, error: &str) {
-        if matches!(self, Self::None) {
-            tracing::warn!(error, "what is to be said of alerts waits: it is tried again");
-        }
-        *self = Self::Known;
+/// Logs the first of a series of failures.
+fn log_once(is_failing: &mut bool, error: &str) {
+    if !std::mem::replace(is_failing, true) {
+        tracing::warn!(error, "notifications not stored, retrying");
     }
 }
 
-/// Says which alerts have begun and which are over.
 fn announce(node: &Node, before: &[AlertView], now: &[AlertView]) {
     let is_in = |list: &[AlertView], one: &AlertView| {
         list.iter().any(|other| other.name == one.name && other.covers == one.covers)
@@ -264,30 +239,16 @@ fn announce(node: &Node, before: &[AlertView], now: &[AlertView]) {
     for alert in now.iter().filter(|alert| !is_in(before, alert)) {
         let AlertView { name, severity, covers, value, .. } = alert;
         let value = value.as_deref().unwrap_or_default();
-        tracing::warn!(alert = name, severity, covers, value, "an alert fires");
-        node.publish_logged(Activity::alert(format!("the {severity} alert {name} fires: {value}")));
+        tracing::warn!(alert = name, severity, covers, value, "alert firing");
+        node.publish_logged(Activity::alert(format!("alert {name} ({severity}) is firing: {value}")));
     }
     for alert in before.iter().filter(|alert| !is_in(now, alert)) {
         let AlertView { name, severity, covers, .. } = alert;
-        tracing::info!(alert = name, severity, covers, "an alert is over");
-        node.publish_logged(Activity::alert(format!("the {severity} alert {name} is over")));
+        tracing::info!(alert = name, severity, covers, "alert resolved");
+        node.publish_logged(Activity::alert(format!("alert {name} ({severity}) is resolved")));
     }
 }
 
-/// Whether an alert is raised.
 fn is_firing(view: &AlertView) -> bool {
     view.state == AlertState::Firing
-}
-
-/// What is remembered, however long it takes to read; none when the node is gone.
-async fn recall(node: &Weak<Shared>) -> Option<Option<String>> {
-    loop {
-        match (Node { shared: node.upgrade()? }).memo(MEMO).await {
-            Ok(memo) => return Some(memo),
-            Err(error) => {
-                tracing::warn!(%error, "what is known of alerts could not be read; it is tried again");
-            }
-        }
-        tokio::time::sleep(READ_AGAIN_AFTER).await;
-    }
 }

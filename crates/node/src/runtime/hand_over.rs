@@ -1,4 +1,4 @@
-//! The hand-over of events to the store: what each of them came to, once for every way in.
+//! Hands events over to the store, with one result per event for every source.
 
 use std::sync::Arc;
 
@@ -8,41 +8,37 @@ use tokio::sync::oneshot;
 
 use super::inbox::SubmitJob;
 use super::{Node, SubmitError};
-use crate::store::{Refusal, Seen, Submission, Submitted, Taken};
+use crate::store::{AcceptedEvent, Occurrence, Submission, SubmissionRefusal, SubmittedEvent};
 
-/// What an event came to that was handed over: what its sender goes by.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Handed {
-    /// It is durable, and new.
-    Durable(Taken),
-    /// It came before, and is durable.
-    Duplicate(Taken),
-    /// Another event with its source and id came before; this one is never taken.
+pub enum HandOverResult {
+    Durable(AcceptedEvent),
+    Duplicate(AcceptedEvent),
+    /// Another event with the same source and id exists; this one will never be accepted.
     Refused {
-        /// The receipt of the one that came before.
         first: Receipt,
     },
-    /// It was not taken, or it is open whether it was: the same event may be handed over again.
+    /// Not accepted, or unknown: the same event may be handed over again.
     Busy(SubmitError),
 }
 
-/// By which waiting limits events are taken.
+/// Which limits on waiting deliveries apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// Those of a service.
+pub enum IntakeKind {
+    /// Those of the service.
     Usual,
     /// Those for webhooks, whose senders may not send again.
     Webhook,
 }
 
-impl From<Result<Taken, SubmitError>> for Handed {
-    fn from(answer: Result<Taken, SubmitError>) -> Self {
+impl From<Result<AcceptedEvent, SubmitError>> for HandOverResult {
+    fn from(answer: Result<AcceptedEvent, SubmitError>) -> Self {
         match answer {
             Ok(taken) => match taken.seen {
-                Seen::First => Self::Durable(taken),
-                Seen::Again => Self::Duplicate(taken),
+                Occurrence::First => Self::Durable(taken),
+                Occurrence::Duplicate => Self::Duplicate(taken),
             },
-            Err(SubmitError::Refused(Refusal::Conflict { first: Some(first), .. })) => {
+            Err(SubmitError::Refused(SubmissionRefusal::Conflict { first: Some(first), .. })) => {
                 Self::Refused { first }
             }
             Err(error) => Self::Busy(error),
@@ -51,31 +47,30 @@ impl From<Result<Taken, SubmitError>> for Handed {
 }
 
 impl Node {
-    /// Hands over one event; it is durable when this says so.
-    pub async fn hand_over(&self, event: Event, way: Way) -> Handed {
+    pub async fn hand_over(&self, event: Event, way: IntakeKind) -> HandOverResult {
         let taken = self.submit_all(vec![self.routed(&Arc::new(event), way)]).await;
         taken.map(|taken| taken[0]).into()
     }
 
-    /// Hands over events in their order, each for itself. After the first that is [`Handed::Busy`] so are all
-    /// others, so that no event overtakes one before it.
-    pub async fn hand_over_in_order(&self, events: &[Arc<Event>]) -> Vec<Handed> {
-        let submitted: Vec<_> = events.iter().map(|event| self.routed(event, Way::Usual)).collect();
+    /// Hands over events in order, each for itself. After the first [`HandOverResult::Busy`] all others are busy too,
+    /// so that no event overtakes an earlier one.
+    pub async fn hand_over_in_order(&self, events: &[Arc<Event>]) -> Vec<HandOverResult> {
+        let submitted: Vec<_> = events.iter().map(|event| self.routed(event, IntakeKind::Usual)).collect();
         let (mut rest, mut upto) = (submitted.as_slice(), submitted.len());
         let mut handed = Vec::with_capacity(events.len());
         while !rest.is_empty() {
             match self.submit_all(rest[..upto].to_vec()).await {
                 Ok(taken) => {
-                    handed.extend(taken.into_iter().map(|taken| Handed::from(Ok(taken))));
+                    handed.extend(taken.into_iter().map(|taken| HandOverResult::from(Ok(taken))));
                     rest = &rest[upto..];
                 }
-                // Those before it can be taken.
+                // Events before the refused one can be accepted.
                 Err(SubmitError::Refused(refusal)) if refusal.index() > 0 => {
                     upto = refusal.index();
                     continue;
                 }
-                Err(error) => match Handed::from(Err(error)) {
-                    busy @ Handed::Busy(_) => {
+                Err(error) => match HandOverResult::from(Err(error)) {
+                    busy @ HandOverResult::Busy(_) => {
                         handed.resize(events.len(), busy);
                         return handed;
                     }
@@ -90,24 +85,24 @@ impl Node {
         handed
     }
 
-    /// Takes events, all or none; they are durable when this returns.
-    pub async fn submit(&self, events: Vec<Event>) -> Result<Vec<Taken>, SubmitError> {
-        let routed = |event| self.routed(&Arc::new(event), Way::Usual);
+    /// Accepts all events or none; they are durable when this returns.
+    pub async fn submit(&self, events: Vec<Event>) -> Result<Vec<AcceptedEvent>, SubmitError> {
+        let routed = |event| self.routed(&Arc::new(event), IntakeKind::Usual);
         self.submit_all(events.into_iter().map(routed).collect()).await
     }
 
-    fn routed(&self, event: &Arc<Event>, way: Way) -> Submitted {
+    fn routed(&self, event: &Arc<Event>, way: IntakeKind) -> SubmittedEvent {
         let active = self.active_book();
         let mut routes = active.of(event.event_type.as_str()).to_vec();
-        if way == Way::Webhook {
+        if way == IntakeKind::Webhook {
             for addressee in &mut routes {
                 addressee.bound.when_full = active.when_full_of_webhook(&addressee.queue.service);
             }
         }
-        Submitted { event: Arc::clone(event), routes }
+        SubmittedEvent { event: Arc::clone(event), routes }
     }
 
-    async fn submit_all(&self, events: Vec<Submitted>) -> Result<Vec<Taken>, SubmitError> {
+    async fn submit_all(&self, events: Vec<SubmittedEvent>) -> Result<Vec<AcceptedEvent>, SubmitError> {
         let (reply, answer) = oneshot::channel();
         let job = SubmitJob { submission: Submission { events }, reply };
         self.shared.inbox.submit(job).inspect_err(|_| self.shared.feed.refused())?;

@@ -1,7 +1,6 @@
-//! How well a node can do its work at the moment: whether its store takes events, and whether it goes by the
-//! rule book that it was given last.
+//! The node's health: whether the store accepts events, and whether the latest rule book is in force.
 //!
-//! Whoever finds something out says so here; whoever wants to know looks, and waits for nobody.
+//! Components record what they find; reading never waits.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -9,44 +8,36 @@ use std::time::Duration;
 use redrive_core::time::Timestamp;
 
 use super::Node;
-use crate::store::Room;
+use crate::store::DiskRoom;
 
-/// A write that takes longer is slow.
+/// A slower write is reported.
 pub(super) const SLOW_WRITE: Duration = Duration::from_secs(1);
-/// How long a slow write is told of.
-const SLOW_TOLD_FOR: Duration = Duration::from_secs(60);
+const SLOW_REPORTED_FOR: Duration = Duration::from_secs(60);
 
-/// What is known of a node's health.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Health {
-    /// The store takes no writes: since when, and why.
+pub struct NodeHealth {
+    /// Since when, and why.
     pub store_failing: Option<(Timestamp, String)>,
-    /// The disk is nearly full: since when.
     pub disk_short: Option<(Timestamp, DiskShort)>,
-    /// A write took long, a short while ago: when, and how long.
+    /// When the write happened, and how long it took.
     pub store_slow: Option<(Timestamp, Duration)>,
-    /// A rule book was refused and the one before it holds: since when, and why.
+    /// The previous book is still in force: since when, and why.
     pub book_refused: Option<(Timestamp, String)>,
-    /// No more events are taken, since the node is about to end.
     pub stopping: bool,
 }
 
-/// How full the disk is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskShort {
-    /// Bytes that are free.
     pub free_bytes: u64,
-    /// Bytes that must be.
     pub needed_bytes: u64,
 }
 
-/// Where it is written down; clones are the same.
 #[derive(Clone, Default)]
-pub(super) struct Chart(Arc<Mutex<Health>>);
+pub(super) struct HealthRecord(Arc<Mutex<NodeHealth>>);
 
-impl Chart {
-    fn lock(&self) -> MutexGuard<'_, Health> {
-        self.0.lock().expect("nobody panics while writing it down")
+impl HealthRecord {
+    fn lock(&self) -> MutexGuard<'_, NodeHealth> {
+        self.0.lock().expect("lock is not poisoned")
     }
 
     pub(super) fn store_fails(&self, now: Timestamp, reason: String) {
@@ -63,11 +54,11 @@ impl Chart {
         }
     }
 
-    pub(super) fn has_room(&self, now: Timestamp, room: Room) {
+    pub(super) fn has_room(&self, now: Timestamp, room: DiskRoom) {
         let mut health = self.lock();
         health.disk_short = match room {
-            Room::Enough => None,
-            Room::Short { free_bytes, needed_bytes } => {
+            DiskRoom::Enough => None,
+            DiskRoom::Short { free_bytes, needed_bytes } => {
                 let since = health.disk_short.map_or(now, |(since, _)| since);
                 Some((since, DiskShort { free_bytes, needed_bytes }))
             }
@@ -86,17 +77,17 @@ impl Chart {
         self.lock().stopping = true;
     }
 
-    fn look(&self, now: Timestamp) -> Health {
+    fn look(&self, now: Timestamp) -> NodeHealth {
         let mut health = self.lock().clone();
-        health.store_slow = health.store_slow.filter(|(at, _)| now.since(*at) <= SLOW_TOLD_FOR);
+        health.store_slow = health.store_slow.filter(|(at, _)| now.since(*at) <= SLOW_REPORTED_FOR);
         health
     }
 }
 
 impl Node {
-    /// How well it can do its work; this waits for nobody.
+    /// Never waits.
     #[must_use]
-    pub fn health(&self) -> Health {
+    pub fn health(&self) -> NodeHealth {
         self.shared.chart.look(self.now())
     }
 }
@@ -111,17 +102,17 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_known_since_it_began_and_until_it_is_over() {
-        let chart = Chart::default();
-        assert_eq!(chart.look(at(1)), Health::default());
+        let chart = HealthRecord::default();
+        assert_eq!(chart.look(at(1)), NodeHealth::default());
         chart.store_fails(at(1), "disk I/O error".to_owned());
         chart.store_fails(at(2), "another".to_owned());
-        let short = Room::Short { free_bytes: 1, needed_bytes: 2 };
+        let short = DiskRoom::Short { free_bytes: 1, needed_bytes: 2 };
         chart.has_room(at(3), short);
         chart.has_room(at(4), short);
         chart.book_refused(at(5), "line 2");
         chart.wrote(at(6), Duration::from_millis(999));
         chart.wrote(at(7), Duration::from_secs(3));
-        let expected = Health {
+        let expected = NodeHealth {
             store_failing: Some((at(1), "disk I/O error".to_owned())),
             disk_short: Some((at(3), DiskShort { free_bytes: 1, needed_bytes: 2 })),
             store_slow: Some((at(7), Duration::from_secs(3))),
@@ -130,9 +121,9 @@ mod tests {
         };
         assert_eq!(chart.look(at(60)), expected);
         chart.store_heals();
-        chart.has_room(at(61), Room::Enough);
+        chart.has_room(at(61), DiskRoom::Enough);
         chart.book_read();
-        assert_eq!(chart.look(at(90)), Health::default(), "a slow write is forgotten after a while");
+        assert_eq!(chart.look(at(90)), NodeHealth::default(), "a slow write is forgotten after a while");
         chart.stops();
         assert!(chart.look(at(91)).stopping);
     }

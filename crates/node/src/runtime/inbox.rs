@@ -1,55 +1,50 @@
-//! What waits for the writer: everybody adds to it, the writer takes all of it at once.
+//! The writer's queue: all components add to it, the writer takes everything at once.
 //!
-//! Settlements, loads and notes are bounded by what the engine has in flight; submissions come from
-//! outside and have a bound of their own, beyond which they are refused at once rather than queued.
+//! Settlements, loads and notes are bounded by what the engine has in flight. Submissions have a bound of
+//! their own, beyond which they are refused at once.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use redrive_core::book::RuleBook;
-use redrive_core::engine::{Advance, Input, Load, Settlement};
+use redrive_core::engine::{Advance, Input, LoadRequest, Settlement};
 use tokio::sync::oneshot;
 
-use super::{BackupJob, Doer, SubmitError, Waiter};
-use crate::store::door::RefusedBody;
-use crate::store::letter::GivenCommand;
-use crate::store::{Note, Submission};
+use super::{AnswerSender, BackupJob, CompletionSender, SubmitError};
+use crate::store::access_store::RefusedBody;
+use crate::store::letter::CommandRequest;
+use crate::store::{StateChange, Submission};
 
-/// Submissions that may wait for the writer.
 const SUBMISSIONS_MAX: usize = 4_096;
 
-/// Bytes of their payloads that may.
 const SUBMISSION_BYTES_MAX: usize = 128 * 1024 * 1024;
 
-/// Commands that may wait for the writer, and the bytes of payloads that they may carry.
+/// Queued commands and their payload bytes.
 const COMMANDS_MAX: usize = 256;
 const COMMAND_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Refused bodies that may wait for the writer: none is larger than what is kept of one.
+/// Queued refused bodies; each is truncated.
 const REFUSED_WAITING_MAX: usize = 16;
 
-/// Events that one transaction takes.
 const BATCH_EVENTS_MAX: usize = 1_024;
-/// Bytes of payloads that one transaction takes, but always one submission.
+/// Payload bytes per transaction; one submission is always taken.
 const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// All that the writer is to do.
 #[derive(Default)]
-pub(super) struct Work {
+pub(super) struct WriterWork {
     pub settlements: Vec<Arc<Settlement>>,
-    pub loads: Vec<Load>,
+    pub loads: Vec<LoadRequest>,
     pub notes: Vec<NoteJob>,
     pub commands: Vec<CommandJob>,
     pub advances: Vec<Advance>,
     pub submissions: Vec<SubmitJob>,
-    /// Events that tell of the settlements beside them, in the same transaction.
+    /// Events derived from the settlements, written in the same transaction.
     pub emissions: Vec<Submission>,
     pub backups: Vec<BackupJob>,
     pub stop: Option<oneshot::Sender<()>>,
 }
 
-impl Work {
-    /// Takes over all of another's.
+impl WriterWork {
     pub(super) fn append(&mut self, other: &mut Self) {
         self.settlements.append(&mut other.settlements);
         self.loads.append(&mut other.loads);
@@ -75,33 +70,31 @@ impl Work {
     }
 }
 
-/// Something to remember, what the engine hears when it is durable, and who waits for that.
+/// A change to store, the engine's input once it is durable, and the waiting caller.
 pub(super) struct NoteJob {
-    pub note: Note,
+    pub note: StateChange,
     pub then: Option<Input>,
-    pub reply: Option<Doer>,
+    pub reply: Option<CompletionSender>,
 }
 
 impl NoteJob {
-    /// One that somebody waits for.
     pub(super) fn awaited(
-        note: Note,
+        note: StateChange,
         then: Option<Input>,
     ) -> (Self, oneshot::Receiver<Result<(), SubmitError>>) {
         let (reply, done) = oneshot::channel();
         (Self { note, then, reply: Some(reply) }, done)
     }
 
-    /// Whether it is one of those that may be lost: others choose how many there are.
+    /// Refused bodies may be dropped: senders choose how many there are.
     pub(super) const fn is_refused_body(&self) -> bool {
-        matches!(self.note, Note::Refused(_))
+        matches!(self.note, StateChange::Refused(_))
     }
 }
 
-/// What is to be done with dead letters, and who waits until it is.
 pub(super) struct CommandJob {
-    pub given: GivenCommand,
-    pub reply: Doer,
+    pub given: CommandRequest,
+    pub reply: CompletionSender,
 }
 
 impl CommandJob {
@@ -110,10 +103,9 @@ impl CommandJob {
     }
 }
 
-/// Events to take, and who waits for the answer.
 pub(super) struct SubmitJob {
     pub submission: Submission,
-    pub reply: Waiter,
+    pub reply: AnswerSender,
 }
 
 impl SubmitJob {
@@ -122,47 +114,45 @@ impl SubmitJob {
     }
 }
 
-/// Where it all waits.
 #[derive(Default)]
 pub(super) struct Inbox {
-    state: Mutex<State>,
+    state: Mutex<InboxState>,
     filled: Condvar,
 }
 
 #[derive(Default)]
-struct State {
-    work: Work,
+struct InboxState {
+    work: WriterWork,
     closed: bool,
-    /// Nobody takes anything out any more.
+    /// The writer has ended.
     ended: bool,
-    /// Bytes of the payloads that wait.
     submission_bytes: usize,
-    /// Whether the writer sleeps; waking one who is awake costs a system call all the same.
+    /// Avoids a system call when the writer is awake.
     writer_sleeps: bool,
 }
 
 impl Inbox {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics while adding to a list")
+    fn lock(&self) -> MutexGuard<'_, InboxState> {
+        self.state.lock().expect("lock is not poisoned")
     }
 
-    pub(super) fn add(&self, add: impl FnOnce(&mut Work)) {
+    pub(super) fn add(&self, add: impl FnOnce(&mut WriterWork)) {
         let mut state = self.lock();
         if state.ended {
-            // Whoever waits for it hears that nobody is there: what it waits with is dropped.
-            return add(&mut Work::default());
+            // Dropping the work tells its callers that the writer has ended.
+            return add(&mut WriterWork::default());
         }
         add(&mut state.work);
         self.wake_writer(state);
     }
 
-    /// Has a rule book kept, so that what was decided by it can be explained later.
+    /// Stores a rule book, so that its decisions can be explained later.
     pub(super) fn record_book(&self, book: &RuleBook, text: &Arc<str>) {
-        let note = Note::Book { hash: book.hash(), text: Arc::clone(text) };
+        let note = StateChange::Book { hash: book.hash(), text: Arc::clone(text) };
         self.add(|work| work.notes.push(NoteJob { note, then: None, reply: None }));
     }
 
-    fn wake_writer(&self, mut state: MutexGuard<'_, State>) {
+    fn wake_writer(&self, mut state: MutexGuard<'_, InboxState>) {
         let sleeps = std::mem::take(&mut state.writer_sleeps);
         drop(state);
         if sleeps {
@@ -170,7 +160,7 @@ impl Inbox {
         }
     }
 
-    /// Adds events, if there is room and nobody has closed the door.
+    /// Adds events, if there is room and the node is not stopping.
     pub(super) fn submit(&self, job: SubmitJob) -> Result<(), SubmitError> {
         let mut state = self.lock();
         if state.closed {
@@ -186,7 +176,6 @@ impl Inbox {
         Ok(())
     }
 
-    /// Adds a command, if there is room.
     pub(super) fn command(&self, job: CommandJob) -> Result<(), SubmitError> {
         let mut state = self.lock();
         if state.ended {
@@ -203,20 +192,19 @@ impl Inbox {
         Ok(())
     }
 
-    /// Adds a refused body, if there is room; says whether there was.
     pub(super) fn refuse_body(&self, refused: RefusedBody) -> bool {
         let mut state = self.lock();
         let waiting = state.work.notes.iter().filter(|job| job.is_refused_body()).count();
         if state.closed || waiting >= REFUSED_WAITING_MAX {
             return false;
         }
-        let note = Note::Refused(Box::new(refused));
+        let note = StateChange::Refused(Box::new(refused));
         state.work.notes.push(NoteJob { note, then: None, reply: None });
         self.wake_writer(state);
         true
     }
 
-    /// The writer has gone: what still waits is dropped, and so hears of it.
+    /// The writer has ended: dropping the queue tells the callers.
     pub(super) fn end(&self) {
         let mut state = self.lock();
         state.closed = true;
@@ -226,7 +214,6 @@ impl Inbox {
         drop(left);
     }
 
-    /// No more events are taken.
     pub(super) fn close(&self) {
         self.lock().closed = true;
     }
@@ -235,14 +222,14 @@ impl Inbox {
         self.lock().work.is_empty()
     }
 
-    /// Everything there is, as soon as there is something or that time has passed; of the submissions and
-    /// the commands only as many as go into one transaction.
-    pub(super) fn take(&self, patience: Duration) -> Work {
+    /// Everything queued, as soon as there is something or the time has passed; of submissions and commands
+    /// only as many as fit one transaction.
+    pub(super) fn take(&self, patience: Duration) -> WriterWork {
         let mut state = self.lock();
         if state.work.is_empty() {
             state.writer_sleeps = true;
             let waited = self.filled.wait_timeout_while(state, patience, |state| state.work.is_empty());
-            state = waited.expect("nobody panics while adding to a list").0;
+            state = waited.expect("lock is not poisoned").0;
             state.writer_sleeps = false;
         }
         let mut work = std::mem::take(&mut state.work);
@@ -252,11 +239,11 @@ impl Inbox {
             bytes += job.bytes();
             events > BATCH_EVENTS_MAX || bytes > BATCH_BYTES_MAX
         });
-        // One alone is taken however large it is.
+        // A single submission is taken whatever its size.
         if let Some(beyond) = beyond {
             state.work.submissions = work.submissions.split_off(beyond.max(1));
         }
-        // Of commands that are much work, one at a time: whoever writes waits for them.
+        // One large command at a time, since writes wait for it.
         let mut large = work.commands.iter().enumerate().filter(|(_, job)| job.given.command.is_large());
         if let Some((second, _)) = large.nth(1) {
             state.work.commands = work.commands.split_off(second);

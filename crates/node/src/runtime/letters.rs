@@ -1,9 +1,9 @@
-//! What people and the rule book do with dead letters: replay, skip, purge, edit, import.
+//! Operations on dead letters: replay, skip, purge, edit, import.
 //!
-//! Command line, API and page all come through here; each act is one [`LetterCommand`] of the store, refused
-//! as a whole or durable when it is answered.
+//! CLI, API and page all use these; each is one [`LetterCommand`] of the store, refused as a whole or durable
+//! when it returns.
 //!
-//! Invariant: no letter is sent where the rule book has nobody who wants it.
+//! Invariant: no letter is sent to a queue that the rule book does not route it to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
@@ -14,141 +14,102 @@ use redrive_core::book::model;
 use redrive_core::engine::QueueName;
 use redrive_core::event::Event;
 use redrive_core::ids::{ChannelName, DeliveryId, DependencyName, Receipt};
-use redrive_core::letters::replay::{Manner, Origin, Pace, ReplayId};
+use redrive_core::letters::replay::{Manner, ReplayId, ReplayOrigin, ReplayPace};
 use redrive_core::letters::reprocess;
 use redrive_core::letters::reprocess::Occasion;
 use redrive_core::limits;
+use redrive_core::text::counted;
 use redrive_core::time::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 
 use super::inbox::CommandJob;
-use super::{Node, ReadError, Shared, SubmitError};
+use super::{Node, NodeShared, ReadError, SubmitError};
 use crate::activity::{Activity, ReplayFacts};
-use crate::store::Note;
-use crate::store::door::By;
+use crate::store::StateChange;
+use crate::store::access_store::AuditActor;
 use crate::store::letter::{
-    CommandAnswer, Edit, GivenCommand, HeldSession, ImportCounts, ImportedLetter, LetterCommand,
-    LetterFilter, NewReplay, OrderRefusal, Poison, Purge, Redirect, ReplayAct, ReplayView, Selection, Survey,
+    CommandAnswer, CommandRefusal, CommandRequest, EditCommand, HeldSession, ImportCounts, ImportedLetter,
+    LetterCommand, LetterFilter, NewReplay, Poison, PurgeCommand, Redirect, ReplayAct, ReplayView, Selection,
+    SelectionSurvey,
 };
 
-/// Letters that one step of a purge looks at: whoever writes waits for it.
+/// Letters per step of a purge; writes wait for a step.
 const PURGE_STEP: usize = 500;
-/// How long to wait before letters are brought back that could not be.
 const BRING_BACK_AGAIN_AFTER: Duration = Duration::from_secs(5);
-/// How often held sessions are looked at.
 const WATCH_EVERY: Duration = Duration::from_secs(10);
-/// A session that is still held is told of again after this long.
+/// A session that is still held is reported again after this time.
 const ALERT_AGAIN_AFTER: Duration = Duration::from_hours(1);
-/// Held sessions that are read at once.
 const SESSIONS_PER_LOOK: usize = 500;
-/// Sessions that are told of in one look.
-const SESSIONS_TOLD_MAX: usize = 1_000;
+const SESSIONS_REPORTED_MAX: usize = 1_000;
 
-/// A replay that somebody wants.
 #[derive(Clone, Debug)]
-pub struct ReplayWish {
-    /// Which letters.
+pub struct ReplayRequest {
     pub selection: Selection,
-    /// The filter in words.
     pub what: String,
-    /// How fast.
-    pub pace: Pace,
-    /// Where they go, if not where they came from.
+    pub pace: ReplayPace,
+    /// Another queue than the original one.
     pub to: Option<QueueName>,
-    /// Why.
     pub note: Option<String>,
 }
 
-/// What a purge came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Purged {
-    /// Letters deleted.
+pub struct PurgeResult {
     pub deleted: u64,
-    /// Letters left alone since a replay has claimed them.
+    /// Letters skipped because a replay has claimed them.
     pub claimed: u64,
 }
 
-/// Why an order was not carried out. Nothing has changed, unless the store itself does not know whether it
-/// wrote: then it says so.
+/// Why a command failed. Nothing has changed, unless the store cannot tell whether it committed.
 #[derive(Debug, thiserror::Error)]
-pub enum OrderError {
-    /// The store says no.
+pub enum LetterCommandError {
     #[error(transparent)]
-    Refused(#[from] OrderRefusal),
-    /// The rule book says no.
+    Refused(#[from] CommandRefusal),
     #[error(transparent)]
     Unwanted(#[from] SelectError),
-    /// It could not be written.
     #[error(transparent)]
     NotWritten(#[from] SubmitError),
-    /// What it depends on could not be read.
     #[error(transparent)]
     NotRead(#[from] ReadError),
 }
 
-/// Why letters cannot go where they would.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectError {
-    /// The rule book does not have the service or channel.
+    /// Service or channel missing in the rule book.
     #[error(
-        "the rule book has no service `{queue}`: {} would have nowhere to go; send them elsewhere with `--to SERVICE`, or bring the service back",
-        many(*letters)
+        "the rule book has no service `{queue}` for {}: send them elsewhere with `--to SERVICE`, or add the service again",
+        counted(*letters, "letter")
     )]
-    NoService {
-        /// Which.
-        queue: QueueName,
-        /// How many letters.
-        letters: u64,
-    },
-    /// The service does not want such events.
+    NoService { queue: QueueName, letters: u64 },
+    /// No row for this event type.
     #[error(
-        "`{queue}` does not want events of type `{event_type}`: {} would wait for ever; add a row to the rule book, or leave them out with a filter",
-        many(*letters)
+        "`{queue}` has no row for events of type `{event_type}` of {}: add a row to the rule book, or exclude them with a filter",
+        counted(*letters, "letter")
     )]
-    NoRow {
-        /// Who.
-        queue: QueueName,
-        /// Of which type.
-        event_type: String,
-        /// How many letters.
-        letters: u64,
-    },
-    /// The queue whose deliveries are to be taken out is in the rule book.
+    NoRow { queue: QueueName, event_type: String, letters: u64 },
+    /// The queue is still in the rule book.
     #[error(
-        "the rule book has `{queue}`: only what waits for a removed service, or what none of its rows takes, can be taken out; remove it first, or pause it"
+        "`{queue}` is in the rule book: only deliveries of a removed service or without a matching row can be moved; remove or pause it first"
     )]
-    InBook {
-        /// Which.
-        queue: QueueName,
-    },
-    /// The queue that deliveries are to go to is not in the rule book.
-    #[error("the rule book has no service `{queue}` to send deliveries to")]
-    NoDestination {
-        /// Which.
-        queue: QueueName,
-    },
-    /// Poison needs a word of why.
-    #[error("poison letters have failed a replay before: say with a note why they should go again")]
+    InBook { queue: QueueName },
+    #[error("destination `{queue}` is not in the rule book")]
+    NoDestination { queue: QueueName },
+    #[error("poison letters have failed a replay before: add a note with the reason to replay them")]
     NoNote,
 }
 
-/// A replay that has begun.
 #[derive(Clone, Debug)]
-pub struct Begun {
-    /// How it stands.
+pub struct StartedReplay {
     pub replay: ReplayView,
-    /// Letters that match, and are left alone for being poison.
+    /// Matching letters skipped as poison.
     pub poison_left: u64,
 }
 
 impl Node {
-    /// What a replay would come to, and whether it could begin.
-    pub async fn survey(&self, selection: Selection) -> Result<Survey, ReadError> {
+    pub async fn survey(&self, selection: Selection) -> Result<SelectionSurvey, ReadError> {
         self.read(move |reader| reader.survey(&selection)).await
     }
 
-    /// Whether letters could go where they would.
-    pub fn check_wanted(&self, survey: &Survey, to: Option<&QueueName>) -> Result<(), SelectError> {
+    pub fn check_wanted(&self, survey: &SelectionSurvey, to: Option<&QueueName>) -> Result<(), SelectError> {
         let book = self.book();
         for ((queue, event_type), letters) in &survey.by_type {
             let (queue, letters) = (to.unwrap_or(queue), *letters);
@@ -164,64 +125,71 @@ impl Node {
         Ok(())
     }
 
-    /// Begins a replay.
-    pub async fn replay(&self, wish: ReplayWish, by: &By) -> Result<Begun, OrderError> {
-        let ReplayWish { selection, what, pace, to, note } = wish;
+    pub async fn replay(
+        &self,
+        wish: ReplayRequest,
+        by: &AuditActor,
+    ) -> Result<StartedReplay, LetterCommandError> {
+        let ReplayRequest { selection, what, pace, to, note } = wish;
         if selection.poison == Poison::Included && note.is_none() {
             return Err(SelectError::NoNote.into());
         }
         let survey = self.survey(selection.clone()).await?;
-        // A letter that is named and not to be had is told of by name.
+        // An explicitly named letter that is missing is refused by name.
         if survey.letters == 0 && selection.letters.is_none() {
-            let Survey { claimed, poison_left, .. } = survey;
-            return Err(OrderRefusal::NothingMatches { claimed, poison: poison_left }.into());
+            let SelectionSurvey { claimed, poison_left, .. } = survey;
+            return Err(CommandRefusal::NothingMatches { claimed, poison: poison_left }.into());
         }
         self.check_wanted(&survey, to.as_ref())?;
         let to = to.map(|queue| {
             let order = order_of(&self.book(), &queue);
             Arc::new(Redirect { queue: Arc::new(queue), order })
         });
-        let new = NewReplay { selection, what, pace, origin: Origin::Operator, to, note };
+        let new = NewReplay { selection, what, pace, origin: ReplayOrigin::Operator, to, note };
         let replay = self.begin(new, by).await?;
-        Ok(Begun { replay, poison_left: survey.poison_left })
+        Ok(StartedReplay { replay, poison_left: survey.poison_left })
     }
 
-    async fn begin(&self, new: NewReplay, by: &By) -> Result<ReplayView, OrderError> {
+    async fn begin(&self, new: NewReplay, by: &AuditActor) -> Result<ReplayView, LetterCommandError> {
         let view = self.command(by, |answer| LetterCommand::Replay(Box::new(new), answer)).await?;
         self.publish(Activity::ReplayBegan(facts(&view)));
         Ok(view)
     }
 
-    /// Halts a replay, lets it go on, or ends it.
     pub async fn change_replay(
         &self,
         replay: ReplayId,
         act: ReplayAct,
-        by: &By,
-    ) -> Result<ReplayView, OrderError> {
+        by: &AuditActor,
+    ) -> Result<ReplayView, LetterCommandError> {
         let view = self.command(by, |answer| LetterCommand::Change { replay, act, answer }).await?;
         self.publish(Activity::ReplayChanged(facts(&view)));
         Ok(view)
     }
 
-    /// Gives up a letter; says how many waited behind it.
-    pub async fn skip(&self, letter: DeliveryId, note: Option<String>, by: &By) -> Result<u64, OrderError> {
+    /// Gives up a letter; returns how many deliveries waited behind it.
+    pub async fn skip(
+        &self,
+        letter: DeliveryId,
+        note: Option<String>,
+        by: &AuditActor,
+    ) -> Result<u64, LetterCommandError> {
         self.command(by, |answer| LetterCommand::Skip { letter, note, answer }).await
     }
 
-    /// Deletes letters, step by step; each step is told.
+    /// Deletes letters step by step, reporting progress.
     pub async fn purge(
         &self,
         selection: Selection,
         what: String,
         note: Option<String>,
-        by: &By,
-        mut told: impl FnMut(Purged),
-    ) -> Result<Purged, OrderError> {
-        let mut purged = Purged::default();
+        by: &AuditActor,
+        mut reported: impl FnMut(PurgeResult),
+    ) -> Result<PurgeResult, LetterCommandError> {
+        let mut purged = PurgeResult::default();
         let mut after = None;
         loop {
-            let step = Purge {
+            let step = PurgeCommand {
                 selection: selection.clone(),
                 what: what.clone(),
                 rows_max: PURGE_STEP,
@@ -231,7 +199,7 @@ impl Node {
             let done = self.command(by, |answer| LetterCommand::Purge(Box::new(step), answer)).await?;
             purged.deleted += done.deleted;
             purged.claimed += done.claimed;
-            told(purged);
+            reported(purged);
             after = done.next;
             if after.is_none() {
                 return Ok(purged);
@@ -239,51 +207,54 @@ impl Node {
         }
     }
 
-    /// Sends a letter again with other content, as an event of its own.
+    /// Sends a letter again with other content, as a new event.
     pub async fn edit(
         &self,
         letter: DeliveryId,
         event: Event,
         note: Option<String>,
-        by: &By,
-    ) -> Result<(Receipt, DeliveryId), OrderError> {
-        let edit = Edit { letter, event: Arc::new(event), note };
+        by: &AuditActor,
+    ) -> Result<(Receipt, DeliveryId), LetterCommandError> {
+        let edit = EditCommand { letter, event: Arc::new(event), note };
         self.command(by, |answer| LetterCommand::Edit(Box::new(edit), answer)).await
     }
 
-    /// Takes letters from elsewhere.
-    pub async fn import(&self, letters: Vec<ImportedLetter>, by: &By) -> Result<ImportCounts, OrderError> {
+    pub async fn import(
+        &self,
+        letters: Vec<ImportedLetter>,
+        by: &AuditActor,
+    ) -> Result<ImportCounts, LetterCommandError> {
         self.command(by, |answer| LetterCommand::Import(letters, answer)).await
     }
 
-    /// Has the store carry out a command; gives its result once it is durable and the engine knows of it.
+    /// Runs a command; the result is durable and known to the engine.
     pub(super) async fn command<T>(
         &self,
-        by: &By,
+        by: &AuditActor,
         command: impl FnOnce(CommandAnswer<T>) -> LetterCommand,
-    ) -> Result<T, OrderError> {
+    ) -> Result<T, LetterCommandError> {
         let answer = CommandAnswer::default();
         let (reply, done) = oneshot::channel();
-        let given = GivenCommand { command: command(answer.clone()), by: by.clone() };
+        let given = CommandRequest { command: command(answer.clone()), by: by.clone() };
         self.shared.inbox.command(CommandJob { given, reply })?;
         done.await.unwrap_or(Err(SubmitError::Stopping))?;
         Ok(answer.take()?)
     }
 
-    /// Replays what the book brings back by itself, now that the dependency is well.
-    async fn reprocess(&self, dependency: &DependencyName) -> Result<(), OrderError> {
-        self.bring_letters_back(Occasion::WellAgain(dependency)).await?;
+    /// Replays the letters that the book reprocesses when this dependency recovers.
+    async fn reprocess(&self, dependency: &DependencyName) -> Result<(), LetterCommandError> {
+        self.bring_letters_back(Occasion::Recovered(dependency)).await?;
         self.pay(dependency).await
     }
 
-    /// Replays what the book brings back by itself on that occasion, if there is anything.
-    pub(super) async fn bring_letters_back(&self, occasion: Occasion<'_>) -> Result<(), OrderError> {
+    /// Replays the letters that the book reprocesses on this occasion, if any.
+    pub(super) async fn bring_letters_back(&self, occasion: Occasion<'_>) -> Result<(), LetterCommandError> {
         let kinds = self.read(|reader| reader.kinds(&LetterFilter::default())).await?;
         let book = self.book();
-        // One replay for all of them, or letters of one session could overtake each other.
+        // One replay for all, or letters of one session could overtake each other.
         let (mut chosen, mut times_max) = (BTreeSet::new(), 0);
         for kind in kinds.into_iter().filter(|kind| kind.count > 0) {
-            let subject = reprocess::Subject {
+            let subject = reprocess::LetterSubject {
                 queue: &kind.queue,
                 event_type: &kind.event_type,
                 category: kind.category,
@@ -299,32 +270,37 @@ impl Node {
         }
         let filter =
             LetterFilter { kinds: Some(chosen), replays_below: Some(times_max), ..LetterFilter::default() };
-        let pace =
-            Pace { rate: None, concurrency: limits::REPLAY_CONCURRENCY_DEFAULT, manner: Manner::Canary };
+        let pace = ReplayPace {
+            rate: None,
+            concurrency: limits::REPLAY_CONCURRENCY_DEFAULT,
+            manner: Manner::Canary,
+        };
         let new = NewReplay {
             selection: Selection { filter, letters: None, poison: Poison::Left, died_until: self.now() },
-            what: format!("letters that the book brings back, {occasion}"),
+            what: format!("letters reprocessed by the rule book, {occasion}"),
             pace,
-            origin: Origin::Automatic { times_max },
+            origin: ReplayOrigin::Automatic { times_max },
             to: None,
             note: None,
         };
-        match self.begin(new, &By::nobody()).await {
+        match self.begin(new, &AuditActor::unknown()).await {
             Ok(_)
-            | Err(OrderError::Refused(OrderRefusal::NothingMatches { .. } | OrderRefusal::Damaged(_))) => {
-                Ok(())
-            }
+            | Err(LetterCommandError::Refused(
+                CommandRefusal::NothingMatches { .. } | CommandRefusal::Damaged(_),
+            )) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Nothing is owed any more to those whose dependency is well again.
-    async fn pay(&self, dependency: &DependencyName) -> Result<(), OrderError> {
-        Ok(self.note(Note::Paid(dependency.clone()), None).await?)
+    async fn pay(&self, dependency: &DependencyName) -> Result<(), LetterCommandError> {
+        Ok(self.note(StateChange::AutoReplayDone(dependency.clone()), None).await?)
     }
 
-    /// Tells of sessions that a dead letter holds, and lets go those that the book does not hold any more.
-    async fn look_at_sessions(&self, told: &mut BTreeMap<DeliveryId, Timestamp>) -> Result<(), OrderError> {
+    /// Reports sessions held by a dead letter, and releases those that the book no longer holds.
+    async fn look_at_sessions(
+        &self,
+        reported: &mut BTreeMap<DeliveryId, Timestamp>,
+    ) -> Result<(), LetterCommandError> {
         let (book, now) = (self.book(), self.now());
         let (mut seen, mut news) = (BTreeSet::new(), 0);
         let mut after = None;
@@ -336,35 +312,41 @@ impl Node {
                     continue;
                 }
                 seen.insert(session.letter);
-                let is_news = told.get(&session.letter).is_none_or(|at| now.since(*at) >= ALERT_AGAIN_AFTER);
-                // Those that are too many for one look are told of in the next.
-                if is_news && news < SESSIONS_TOLD_MAX {
+                let is_news =
+                    reported.get(&session.letter).is_none_or(|at| now.since(*at) >= ALERT_AGAIN_AFTER);
+                // The rest is reported by the next check.
+                if is_news && news < SESSIONS_REPORTED_MAX {
                     news += 1;
-                    told.insert(session.letter, now);
-                    self.tell_held(&session, now);
+                    reported.insert(session.letter, now);
+                    self.report_held(&session, now);
                 }
             }
             after = page.next;
             if after.is_none() {
-                told.retain(|letter, _| seen.contains(letter));
+                reported.retain(|letter, _| seen.contains(letter));
                 return Ok(());
             }
         }
     }
 
-    /// Lets those behind a letter go on. More letters than one command frees may hold the session one after
-    /// the other: the next look finds them.
-    pub(super) async fn let_go(&self, letter: DeliveryId) -> Result<(), OrderError> {
-        match self.command(&By::nobody(), |answer| LetterCommand::LetGo { letter, answer }).await {
-            // One that is refused is being replayed, or somebody was quicker: it goes on by itself.
-            Ok(_) | Err(OrderError::Refused(_)) => Ok(()),
+    /// Releases the deliveries behind a letter. If further letters hold the session, the next check finds
+    /// them.
+    pub(super) async fn let_go(&self, letter: DeliveryId) -> Result<(), LetterCommandError> {
+        match self
+            .command(&AuditActor::unknown(), |answer| LetterCommand::ReleaseSession { letter, answer })
+            .await
+        {
+            // Refused means that it is being replayed or was already released.
+            Ok(_) | Err(LetterCommandError::Refused(_)) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    fn tell_held(&self, session: &HeldSession, now: Timestamp) {
+    fn report_held(&self, session: &HeldSession, now: Timestamp) {
         let HeldSession { queue, session: key, letter, event_type, since: _, behind } = session;
-        let message = format!("{behind} wait behind this dead letter; replay, edit, skip or purge it");
+        let message = format!(
+            "{behind} deliveries deliveries wait behind this dead letter; replay, edit, skip or purge it"
+        );
         let activity = Activity::SessionHeld {
             service: queue.to_string(),
             delivery: letter.to_string(),
@@ -381,41 +363,35 @@ fn facts(view: &ReplayView) -> ReplayFacts {
     ReplayFacts { message, replay: view.id.0 }
 }
 
-fn many(letters: u64) -> String {
-    if letters == 1 { "1 letter".to_owned() } else { format!("{letters} letters") }
-}
-
-/// Whether the book has the service, and its dead letters hold nobody any more.
+/// Whether the book has the service but no longer holds its sessions.
 fn is_let_go(book: &RuleBook, session: &HeldSession) -> bool {
     book.service(session.queue.service.as_str()).is_some()
-        && order_of(book, &session.queue) != model::Order::SessionStrict
+        && order_of(book, &session.queue) != model::DeliveryOrder::SessionStrict
 }
 
-pub(super) fn order_of(book: &RuleBook, queue: &QueueName) -> model::Order {
+pub(super) fn order_of(book: &RuleBook, queue: &QueueName) -> model::DeliveryOrder {
     book.service(queue.service.as_str())
         .and_then(|service| service.order.as_ref())
-        .map_or(model::Order::None, |at| at.value)
+        .map_or(model::DeliveryOrder::None, |at| at.value)
 }
 
-/// Brings letters back whenever a dependency is well again, for as long as the node lives.
-pub(super) async fn bring_back(node: Weak<Shared>, mut well_again: mpsc::Receiver<DependencyName>) {
+pub(super) async fn bring_back(node: Weak<NodeShared>, mut well_again: mpsc::Receiver<DependencyName>) {
     while let Some(dependency) = well_again.recv().await {
         loop {
             let Some(shared) = node.upgrade() else { return };
             let Err(error) = (Node { shared }).reprocess(&dependency).await else { break };
-            tracing::warn!(%dependency, %error, "letters could not be brought back; it is tried again");
+            tracing::warn!(%dependency, %error, "reprocessing failed, retrying");
             tokio::time::sleep(BRING_BACK_AGAIN_AFTER).await;
         }
     }
 }
 
-/// Looks at held sessions now and then, for as long as the node lives.
-pub(super) async fn watch_sessions(node: Weak<Shared>) {
-    let mut told = BTreeMap::new();
+pub(super) async fn watch_sessions(node: Weak<NodeShared>) {
+    let mut reported = BTreeMap::new();
     loop {
         let Some(shared) = node.upgrade() else { return };
-        if let Err(error) = (Node { shared }).look_at_sessions(&mut told).await {
-            tracing::debug!(%error, "held sessions could not be looked at");
+        if let Err(error) = (Node { shared }).look_at_sessions(&mut reported).await {
+            tracing::debug!(%error, "held sessions not read");
         }
         tokio::time::sleep(WATCH_EVERY).await;
     }

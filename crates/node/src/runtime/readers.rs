@@ -1,4 +1,4 @@
-//! The store's readers: each answers one question at a time, and a question that finds none waits for one.
+//! A pool of read-only store connections; queries wait for a free one.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -6,16 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Semaphore;
 
 use super::ReadError;
-use crate::store::{Reader, Store, StoreError};
+use crate::store::{Store, StoreError, StoreReader};
 
-/// Readers, and so questions answered at once.
 const READERS_MAX: usize = 4;
 
-/// The idle readers.
 pub(super) struct Readers {
-    /// As many permits as there are readers; closed when no more questions are answered.
+    /// One permit per reader; closed when the node stops.
     free: Semaphore,
-    idle: Mutex<Vec<Box<dyn Reader>>>,
+    idle: Mutex<Vec<Box<dyn StoreReader>>>,
 }
 
 impl Readers {
@@ -24,13 +22,12 @@ impl Readers {
         Ok(Arc::new(Self { free: Semaphore::new(READERS_MAX), idle: Mutex::new(readers?) }))
     }
 
-    /// Answers a question on a thread that may wait for the disk.
     pub(super) async fn ask<T, F>(self: Arc<Self>, question: F) -> Result<T, ReadError>
     where
         T: Send + 'static,
-        F: FnOnce(&dyn Reader) -> Result<T, StoreError> + Send + 'static,
+        F: FnOnce(&dyn StoreReader) -> Result<T, StoreError> + Send + 'static,
     {
-        // Questions wait here, and not on the threads that names of targets are looked up on.
+        // Waiting here keeps blocking threads free for DNS lookups.
         let permit = self.free.acquire().await.map_err(|_| ReadError::Stopping)?;
         permit.forget();
         let slot = Arc::new(Mutex::new(Some(question)));
@@ -59,14 +56,14 @@ impl Readers {
         asked.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
     }
 
-    /// Answers no more questions: a store without readers can put its file in order when it closes.
+    /// A store without readers can checkpoint when it closes.
     pub(super) fn close(&self) {
         self.free.close();
         self.idle().clear();
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<Box<dyn Reader>>> {
-        self.idle.lock().expect("nothing panics while the list is locked")
+    fn idle(&self) -> MutexGuard<'_, Vec<Box<dyn StoreReader>>> {
+        self.idle.lock().expect("lock is not poisoned")
     }
 }
 

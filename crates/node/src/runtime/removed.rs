@@ -1,75 +1,69 @@
-//! Queues and rows that the rule book has no more: warns while deliveries wait for them, and takes those out.
+//! Services, channels and rows that left the rule book: warns while deliveries wait for them, and reassigns
+//! those.
 //!
-//! Invariant: a queue does not come back into the book between the engine's word on what is running of it and the
-//! end of a step, so that nothing is taken out that could start.
+//! Invariant: a queue cannot return to the book between the engine's answer about its running deliveries and
+//! the end of a step, so nothing is reassigned that could start.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use redrive_core::book::own_book::is_own;
+use redrive_core::book::alert_rules::is_own;
 use redrive_core::book::pattern::EventPattern;
 use redrive_core::engine::{HeldQueue, QueueName};
 use redrive_core::ids::ChannelName;
 use redrive_core::time::Timestamp;
 
 use super::letters::order_of;
-use super::{Message, Node, OrderError, ReadError, SelectError, Shared, SubmitError};
+use super::{EngineMessage, LetterCommandError, Node, NodeShared, ReadError, SelectError, SubmitError};
 use crate::activity::{Activity, AlertFacts};
-use crate::store::door::By;
-use crate::store::letter::{LetterCommand, Reassign, ReassignScope, ReassignStep, Reassignment, Redirect};
+use crate::store::access_store::AuditActor;
+use crate::store::letter::{
+    LetterCommand, ReassignCommand, ReassignScope, ReassignStep, Reassignment, Redirect,
+};
 
-/// Deliveries that one step takes out: whoever writes waits for it.
+/// Deliveries per step; writes wait for a step.
 const STEP: u64 = 500;
-/// How often removed queues are looked at, beside after each reload.
+/// How often removed queues are checked, besides after each reload.
 const WATCH_EVERY: Duration = Duration::from_secs(10);
-/// After a start or a reload, the engine has put aside what no row takes.
+/// By then the engine has set aside the deliveries without a row.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// A queue for which deliveries still wait is reported again after this long.
+/// A queue with waiting deliveries is reported again after this time.
 const WARN_AGAIN_AFTER: Duration = Duration::from_hours(1);
-/// Held sessions that are read at once.
 const SESSIONS_PER_LOOK: usize = 500;
 
-/// Deliveries that no rule is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemovedWaiting {
-    /// How many wait, with those behind them in their sessions.
+    /// Including those behind them in their sessions.
     pub waiting: u64,
-    /// What the rule book has no more.
     pub removed: RemovedPart,
 }
 
-/// What a rule book has no more of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemovedPart {
-    /// The service or the channel.
     Queue,
-    /// The rows of the service or the channel that took these events.
+    /// The rows that took these events.
     Rows,
 }
 
-/// What became of deliveries that waited for a removed queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reassigned {
-    /// Dead letters now, or on their way to the other queue.
+pub struct ReassignResult {
+    /// Moved to dead letters or to the other queue.
     pub done: u64,
-    /// Left, since the other queue takes no events of their type.
+    /// Skipped: the other queue does not take their type.
     pub unwanted: u64,
-    /// Left, since their attempts are running or an open replay sends them.
+    /// Skipped: an attempt is running, or an open replay sends them.
     pub busy: u64,
 }
 
-/// Where deliveries of a removed queue are to go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// Into the dead letters.
     DeadLetters,
-    /// To this queue of the rule book.
     Queue(QueueName),
 }
 
 impl Node {
-    /// Queues with deliveries that wait though the rule book has the queue no more, or no row that takes them.
+    /// Queues with waiting deliveries whose queue or row left the rule book.
     pub async fn removed_waiting(&self) -> Result<BTreeMap<QueueName, RemovedWaiting>, ReadError> {
         let Some(snapshot) = self.snapshot().await else { return Ok(BTreeMap::new()) };
         let counts = self.read(|reader| reader.counts()).await?;
@@ -85,16 +79,16 @@ impl Node {
         Ok(waiting.collect())
     }
 
-    /// Takes what waits out of a queue that the rule book has no more, or what no row of it takes, so many at most,
-    /// the oldest first and each session in its order. Each step is a transaction: what is done when it ends early stays done.
+    /// Moves waiting deliveries out of a removed queue, or those without a row, oldest first and in session
+    /// order. Each step is a transaction: an early end keeps what is done.
     pub async fn reassign(
         &self,
         queue: QueueName,
         destination: Destination,
         at_most: Option<u64>,
         note: Option<String>,
-        by: &By,
-    ) -> Result<Reassigned, OrderError> {
+        by: &AuditActor,
+    ) -> Result<ReassignResult, LetterCommandError> {
         let queue = Arc::new(queue);
         let to = self.reassignment(&destination)?;
         if self.rows_of(&queue).is_some() && !self.removed_waiting().await?.contains_key(&*queue) {
@@ -103,16 +97,16 @@ impl Node {
         if destination == Destination::DeadLetters {
             self.let_sessions_go(&queue).await?;
         }
-        let (mut all, mut audit) = (Reassigned::default(), None);
+        let (mut all, mut audit) = (ReassignResult::default(), None);
         loop {
-            // One pass over all that may start; those that it lets start are found by the next.
-            let (mut after, mut pass) = (None, Reassigned::default());
+            // One pass over the ready deliveries; those that become ready are found by the next pass.
+            let (mut after, mut pass) = (None, ReassignResult::default());
             loop {
                 let left = at_most.map_or(STEP, |most| most.saturating_sub(all.done).min(STEP));
                 if left == 0 {
                     return Ok(all);
                 }
-                let step = Reassign {
+                let step = ReassignCommand {
                     queue: Arc::clone(&queue),
                     scope: ReassignScope::All,
                     to: to.clone(),
@@ -139,23 +133,27 @@ impl Node {
         }
     }
 
-    async fn reassign_step(&self, step: Reassign, by: &By) -> Result<ReassignStep, OrderError> {
+    async fn reassign_step(
+        &self,
+        step: ReassignCommand,
+        by: &AuditActor,
+    ) -> Result<ReassignStep, LetterCommandError> {
         let _unchanged = self.shared.changing_book.lock().await;
         let queue = QueueName::clone(&step.queue);
-        let removed = self.ask_engine(|reply| Message::Removed(queue, reply)).await;
+        let removed = self.ask_engine(|reply| EngineMessage::Removed(queue, reply)).await;
         let removed = removed.ok_or(SubmitError::Stopping)?;
         let step = match (removed, self.rows_of(&step.queue)) {
-            (Some(removed), _) => Reassign { running: removed.running, ..step },
-            // What no row takes is on disk alone: none of it runs.
+            (Some(removed), _) => ReassignCommand { running: removed.running, ..step },
+            // Deliveries without a row are only on disk, so none is running.
             (None, rows) => {
                 let scope = ReassignScope::WithoutRule { rows: rows.unwrap_or_default() };
-                Reassign { scope, ..step }
+                ReassignCommand { scope, ..step }
             }
         };
         self.command(by, |answer| LetterCommand::Reassign(Box::new(step), answer)).await
     }
 
-    /// The events that a queue of the rule book takes; none if the book has no such queue.
+    /// The patterns of a queue; none if the book lacks it.
     fn rows_of(&self, queue: &QueueName) -> Option<Vec<EventPattern>> {
         let book = self.book();
         let channel = queue.channel.as_ref().map(ChannelName::as_str);
@@ -172,8 +170,8 @@ impl Node {
         Ok(Reassignment::Queue { to: Redirect { queue: Arc::new(to.clone()), order }, takes })
     }
 
-    /// Those behind a dead letter of the queue can be taken out only if it holds them no more.
-    async fn let_sessions_go(&self, queue: &QueueName) -> Result<(), OrderError> {
+    /// A held session must be released before its deliveries can move.
+    async fn let_sessions_go(&self, queue: &QueueName) -> Result<(), LetterCommandError> {
         let mut after = None;
         loop {
             let page = self.read(move |reader| reader.held_page(after, SESSIONS_PER_LOOK)).await?;
@@ -189,23 +187,21 @@ impl Node {
         }
     }
 
-    /// Reports queues with deliveries that no rule is for.
     pub(super) async fn look_at_removed(
         &self,
-        told: &mut BTreeMap<QueueName, (RemovedPart, Timestamp)>,
+        reported: &mut BTreeMap<QueueName, (RemovedPart, Timestamp)>,
     ) -> Result<(), ReadError> {
         let (waiting, now) = (self.removed_waiting().await?, self.now());
-        told.retain(|queue, (part, _)| waiting.get(queue).is_some_and(|found| found.removed == *part));
+        reported.retain(|queue, (part, _)| waiting.get(queue).is_some_and(|found| found.removed == *part));
         for (queue, RemovedWaiting { waiting, removed }) in waiting {
-            if told.get(&queue).is_some_and(|(_, at)| now.since(*at) < WARN_AGAIN_AFTER) {
+            if reported.get(&queue).is_some_and(|(_, at)| now.since(*at) < WARN_AGAIN_AFTER) {
                 continue;
             }
-            told.insert(queue.clone(), (removed, now));
+            reported.insert(queue.clone(), (removed, now));
             let what = match removed {
-                RemovedPart::Queue => "deliveries wait for a service that the rule book has no more",
-                RemovedPart::Rows => "deliveries wait that no row of their service takes any more",
+                RemovedPart::Queue => "deliveries wait for a service removed from the rule book",
+                RemovedPart::Rows => "deliveries wait without a matching row in their service",
             };
-            // The log has it too, as a warning.
             let message =
                 format!("configuration: {what} ({waiting} waiting); put it back, or use `redrive removed`");
             let facts = AlertFacts { service: Some(queue.to_string()), message, ..AlertFacts::default() };
@@ -215,17 +211,16 @@ impl Node {
     }
 }
 
-/// Looks at removed queues at the start, after each reload and now and then, for as long as the node lives.
-pub(super) async fn watch(node: Weak<Shared>) {
+/// Runs at the start, after each reload and at intervals.
+pub(super) async fn watch(node: Weak<NodeShared>) {
     let Some(mut books) = node.upgrade().map(|shared| shared.books.subscribe()) else { return };
-    let (mut told, mut wait) = (BTreeMap::new(), LOOK_AGAIN_AFTER);
+    let (mut reported, mut wait) = (BTreeMap::new(), LOOK_AGAIN_AFTER);
     loop {
         let Some(shared) = node.upgrade() else { return };
         books.mark_unchanged();
-        if let Err(error) = (Node { shared }).look_at_removed(&mut told).await {
-            tracing::debug!(%error, "removed services could not be looked at");
+        if let Err(error) = (Node { shared }).look_at_removed(&mut reported).await {
+            tracing::debug!(%error, "removed services not read");
         }
-        // Whichever comes first.
         wait = match tokio::time::timeout(wait, books.changed()).await {
             Ok(_) => LOOK_AGAIN_AFTER,
             Err(_) => WATCH_EVERY,

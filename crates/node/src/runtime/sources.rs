@@ -1,24 +1,22 @@
-//! What a node knows of the sources that are read.
+//! The state of polled sources.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use redrive::clock::wall_clock;
 
-use super::{Node, Shared, SubmitError};
+use super::{Node, NodeShared, SubmitError};
 use crate::source::{SourceState, SourceView};
-use crate::store::Note;
-use crate::store::door::RefusedBody;
+use crate::store::StateChange;
+use crate::store::access_store::RefusedBody;
 
-/// How each source is, by name.
 pub(super) type SourceViews = Mutex<BTreeMap<String, SourceView>>;
 
-/// A node that does not go on for it.
+/// Does not keep the node alive.
 #[derive(Clone)]
-pub struct WeakNode(Weak<Shared>);
+pub struct WeakNode(Weak<NodeShared>);
 
 impl WeakNode {
-    /// The node, if it is still there.
     #[must_use]
     pub fn upgrade(&self) -> Option<Node> {
         self.0.upgrade().map(|shared| Node { shared })
@@ -26,19 +24,17 @@ impl WeakNode {
 }
 
 impl Node {
-    /// The same node, that does not go on for it.
     #[must_use]
     pub fn downgrade(&self) -> WeakNode {
         WeakNode(Arc::downgrade(&self.shared))
     }
 
-    /// How each source is that is read, by name.
     #[must_use]
     pub fn sources(&self) -> BTreeMap<String, SourceView> {
         self.with_sources(|views| views.clone())
     }
 
-    /// Shows a source from now on; its counts go on if it was there before.
+    /// Shows a source; existing counts continue.
     pub(crate) fn add_source(&self, name: &str, kind: &'static str) {
         let fresh = || SourceView {
             kind,
@@ -57,18 +53,17 @@ impl Node {
         self.with_sources(|views| drop(views.remove(name)));
     }
 
-    /// Changes what is shown of a source, if it is still there.
+    /// Updates a source, if it is still shown.
     pub(crate) fn see_source<T: Default>(&self, name: &str, see: impl FnOnce(&mut SourceView) -> T) -> T {
         self.with_sources(|views| views.get_mut(name).map(see).unwrap_or_default())
     }
 
-    /// Keeps a message that was refused, for people to look at; durable when this returns.
+    /// Stores a refused message for inspection; durable when this returns.
     pub(crate) async fn record_refused(&self, refused: RefusedBody) -> Result<(), SubmitError> {
-        self.note(Note::Refused(Box::new(refused)), None).await
+        self.note(StateChange::Refused(Box::new(refused)), None).await
     }
 
     fn with_sources<T>(&self, with: impl FnOnce(&mut BTreeMap<String, SourceView>) -> T) -> T {
-        // Numbers that are whole whoever panicked.
         with(&mut self.shared.sources.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -1,7 +1,7 @@
 //! A node with a store that fails when asked to, and a target that answers when asked to.
 
+mod access;
 mod books;
-mod doors;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -12,21 +12,21 @@ use std::time::Duration;
 
 use redrive_core::book::RuleBook;
 use redrive_core::book::connectors::built_in;
-use redrive_core::engine::{Bounds, Call, Ending, Load, Page};
-use redrive_core::event::easy::{Easy, parse_easy};
+use redrive_core::engine::{Ending, EngineBounds, LoadRequest, LoadedPage, TargetCall};
+use redrive_core::event::simple::{SimpleEvent, parse_simple};
 use redrive_core::event::{Event, HeaderList};
 use redrive_core::ids::ServiceName;
-use redrive_core::policy::answer::{HeaderPairs, Reply, Seen};
+use redrive_core::policy::answer::{HeaderPairs, ReplyKind, TargetReply};
 use redrive_core::time::Timestamp;
 use tokio::sync::Semaphore;
 
 use super::{Config, Fatal, Node, ReadError, SubmitError, stranded};
-use crate::store::door::By;
+use crate::store::access_store::AuditActor;
 use crate::store::sqlite::Sqlite;
 use crate::store::tests::DataFolder;
 use crate::store::{
-    Backup, BackupProgress, Batch, Chores, DeliveryState, EventKey, Keep, Reader, Recovered, Room,
-    Seen as Came, Store, StoreError, Written,
+    Backup, BackupProgress, BatchResult, DeliveryState, DiskRoom, EventKey, HousekeepingStep,
+    Occurrence as Came, RecoveredState, RetentionRules, Store, StoreError, StoreReader, WriteBatch,
 };
 use crate::target::Target;
 use crate::target::registry::Targets;
@@ -61,11 +61,11 @@ struct Flaky {
 }
 
 impl Store for Flaky {
-    fn recover(&mut self, now: Timestamp) -> Result<Recovered, StoreError> {
+    fn recover(&mut self, now: Timestamp) -> Result<RecoveredState, StoreError> {
         self.inner.recover(now)
     }
 
-    fn write(&mut self, batch: &Batch, now: Timestamp) -> Result<Written, StoreError> {
+    fn write(&mut self, batch: &WriteBatch, now: Timestamp) -> Result<BatchResult, StoreError> {
         let mood = *self.mood.lock().expect("no test panics here");
         if self.is_unknown {
             return Err(StoreError::Unknown("as asked".into()));
@@ -83,11 +83,11 @@ impl Store for Flaky {
         }
     }
 
-    fn load(&mut self, load: &Load) -> Result<Page, StoreError> {
+    fn load(&mut self, load: &LoadRequest) -> Result<LoadedPage, StoreError> {
         self.inner.load(load)
     }
 
-    fn housekeep(&mut self, keep: &Keep, now: Timestamp) -> Result<Chores, StoreError> {
+    fn housekeep(&mut self, keep: &RetentionRules, now: Timestamp) -> Result<HousekeepingStep, StoreError> {
         self.inner.housekeep(keep, now)
     }
 
@@ -95,7 +95,7 @@ impl Store for Flaky {
         self.inner.back_up(step)
     }
 
-    fn reader(&self) -> Result<Box<dyn Reader>, StoreError> {
+    fn reader(&self) -> Result<Box<dyn StoreReader>, StoreError> {
         self.inner.reader()
     }
 
@@ -105,10 +105,10 @@ impl Store for Flaky {
         self.inner.reopen()
     }
 
-    fn has_room(&mut self) -> Result<Room, StoreError> {
+    fn has_room(&mut self) -> Result<DiskRoom, StoreError> {
         match *self.mood.lock().expect("no test panics here") {
             Mood::Blind => Err(StoreError::NotWritten("as asked".into())),
-            Mood::Full => Ok(Room::Short { free_bytes: 1, needed_bytes: 2 }),
+            Mood::Full => Ok(DiskRoom::Short { free_bytes: 1, needed_bytes: 2 }),
             Mood::Well | Mood::Refuses | Mood::LosesTheAnswer | Mood::Exhausted | Mood::Panics => {
                 self.inner.has_room()
             }
@@ -127,16 +127,16 @@ struct Gate {
 }
 
 impl Target for Gate {
-    fn call(&self, call: Arc<Call>) -> Pin<Box<dyn Future<Output = Ending> + Send + '_>> {
+    fn call(&self, call: Arc<TargetCall>) -> Pin<Box<dyn Future<Output = Ending> + Send + '_>> {
         Box::pin(async move {
             let row = &call.deliveries[0];
             self.calls
                 .lock()
                 .expect("no test panics here")
                 .push((row.event.id.to_string(), row.attempts + 1));
-            self.open.acquire().await.expect("nobody closes it").forget();
-            let seen = Seen::Http { status: 200, headers: HeaderPairs::default(), body: String::new() };
-            Ending::Reply(Reply { seen, message: String::new(), retry_after: None })
+            self.open.acquire().await.expect("semaphore is never closed").forget();
+            let seen = ReplyKind::Http { status: 200, headers: HeaderPairs::default(), body: String::new() };
+            Ending::Reply(TargetReply::new(seen, String::new()))
         })
     }
 }
@@ -172,7 +172,7 @@ impl Bench {
             book,
             book_text: BOOK.into(),
             store: Box::new(flaky),
-            bounds: Bounds { window: 8, window_bytes: 1 << 20, calls: 8 },
+            bounds: EngineBounds { window: 8, window_bytes: 1 << 20, calls: 8 },
         });
         Self { node: node.expect("a store that is well"), mood, reopened, gate, store: store.clone() }
     }
@@ -197,7 +197,8 @@ impl Bench {
 
     fn states(&self) -> BTreeMap<String, DeliveryState> {
         let reader = self.store.reader();
-        let filter = crate::store::Filter { rows_max: 100, ..crate::store::Filter::default() };
+        let filter =
+            crate::store::DeliveryFilter { rows_max: 100, ..crate::store::DeliveryFilter::default() };
         let views = reader.list(&filter).expect("in memory").deliveries;
         views.into_iter().map(|view| (view.event_id, view.state)).collect()
     }
@@ -215,7 +216,7 @@ fn book() -> RuleBook {
 fn event(id: &str) -> Event {
     let headers: Vec<(String, String)> = Vec::new();
     let generated_id = redrive_core::event::attribute::EventId::new(id).expect("an id");
-    parse_easy(Easy {
+    parse_simple(SimpleEvent {
         event_type: "orders.placed",
         partition_key: Some("k"),
         idempotency_key: None,
@@ -270,7 +271,7 @@ async fn while_the_store_fails_nothing_is_taken_nothing_starts_and_outcomes_are_
     assert!(matches!(refused, Err(SubmitError::Failing { .. })), "{refused:?}");
     bench.gate.open.add_permits(100);
     let node = bench.node.clone();
-    let pause = node.pause(ServiceName::new("shop").expect("a name"), &By::nobody()).await;
+    let pause = node.pause(ServiceName::new("shop").expect("a name"), &AuditActor::unknown()).await;
     assert!(matches!(pause, Err(SubmitError::Failing { .. })), "an operator is told at once: {pause:?}");
     // A second refusal shows that the writer has gone round since the call ended.
     let refused = bench.node.submit(vec![event("c")]).await;
@@ -288,7 +289,11 @@ async fn while_the_store_fails_nothing_is_taken_nothing_starts_and_outcomes_are_
 async fn what_was_written_though_nobody_knew_is_found_again() {
     let bench = Bench::start(100);
     // What a start writes is durable once this is.
-    bench.node.resume(ServiceName::new("shop").expect("a name"), &By::nobody()).await.expect("durable");
+    bench
+        .node
+        .resume(ServiceName::new("shop").expect("a name"), &AuditActor::unknown())
+        .await
+        .expect("durable");
     bench.feels(Mood::LosesTheAnswer);
     let refused = bench.node.submit(vec![event("a")]).await;
     assert!(matches!(refused, Err(SubmitError::Unknown { .. })), "{refused:?}");
@@ -296,7 +301,7 @@ async fn what_was_written_though_nobody_knew_is_found_again() {
     bench.until("delivered all the same", |bench| bench.delivered() == 1).await;
     assert!(bench.reopened.load(Ordering::SeqCst) > 0, "the store was opened anew");
     let again = bench.node.submit(vec![event("a")]).await.expect("the sender tries again");
-    assert_eq!(again[0].seen, Came::Again);
+    assert_eq!(again[0].seen, Came::Duplicate);
     assert_eq!(bench.calls().len(), 1);
 }
 
@@ -339,12 +344,12 @@ async fn a_stop_waits_for_calls_and_what_it_cuts_short_burns_nothing() {
 async fn a_paused_service_waits_and_goes_on() {
     let bench = Bench::start(100);
     let shop = ServiceName::new("shop").expect("a name");
-    bench.node.pause(shop.clone(), &By::nobody()).await.expect("durable");
+    bench.node.pause(shop.clone(), &AuditActor::unknown()).await.expect("durable");
     bench.node.submit(vec![event("a")]).await.expect("taken");
     let snapshot = bench.node.snapshot().await.expect("it runs");
     assert!(snapshot.queues[0].held.is_some());
     assert_eq!(bench.calls(), []);
-    bench.node.resume(shop, &By::nobody()).await.expect("durable");
+    bench.node.resume(shop, &AuditActor::unknown()).await.expect("durable");
     bench.until("delivered", |bench| bench.delivered() == 1).await;
 }
 

@@ -1,9 +1,9 @@
-//! How it has been lately: of everything, of each queue and of each dependency, up to a day back.
+//! Recent history of figures: overall, per queue and per dependency, up to a day back.
 //!
-//! One task looks at the node's figures every few seconds. Nothing is kept over a restart, and every answer says
-//! since when it knows.
+//! One task samples the node's figures every few seconds. Nothing is kept over a restart; every result says
+//! how far back it goes.
 //!
-//! Invariant: memory is bounded by [`QUEUES_MAX`], [`DEPENDENCIES_MAX`] and what a ring holds.
+//! Invariant: memory is bounded by [`QUEUES_MAX`], [`DEPENDENCIES_MAX`] and the size of a ring.
 
 mod ring;
 
@@ -11,81 +11,65 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use redrive_core::book::own_book::is_own;
+use redrive_core::book::alert_rules::is_own;
 use redrive_core::engine::QueueName;
 use redrive_core::figures::QueueFigures;
 use redrive_core::ids::DependencyName;
-use redrive_core::policy::breaker::{Phase, State};
+use redrive_core::policy::breaker::{BreakerPhase, BreakerState};
 use redrive_core::time::Timestamp;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use self::ring::{Known, LOOK_EVERY, Now, Rings};
-pub use self::ring::{Point, Span};
-use super::{Node, Shared, Snapshot};
-use crate::store::{Counts, QueueCounts};
+use self::ring::{LOOK_EVERY, Rings, TrendGauges, TrendSample};
+pub use self::ring::{TrendPoint, TrendSpan};
+use super::{Node, NodeShared, Snapshot};
+use crate::store::{QueueCounts, StoreCounts};
 
-/// Queues that are followed; more have no trend of their own.
 const QUEUES_MAX: usize = 200;
-/// Dependencies that are.
 const DEPENDENCIES_MAX: usize = 200;
-/// What is lately.
 const LATELY: Duration = Duration::from_mins(1);
 
-/// What somebody wants the trend of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TrendOf {
-    /// Everything.
     All,
-    /// Services with all their channels, or `service/channel`, together.
+    /// Services with all their channels, or `service/channel`, summed up.
     Services(Vec<String>),
-    /// A dependency.
     Dependency(String),
 }
 
-/// How it has been.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Trend {
-    /// Since when it is known.
+pub struct TrendSeries {
     pub since: Timestamp,
-    /// Step by step, the oldest first.
-    pub points: Vec<Point>,
+    /// Oldest first.
+    pub points: Vec<TrendPoint>,
 }
 
-/// How a queue has been in the last minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lately {
-    /// Attempts that ended.
+pub struct RecentFigures {
     pub attempts: u64,
-    /// Those of them that failed.
     pub failed: u64,
-    /// Deliveries that arrived.
     pub delivered: u64,
-    /// Deliveries that failed for good.
     pub dead: u64,
-    /// Attempts that ended in the last quarter of an hour.
+    /// Attempts in the last 15 minutes.
     pub recent_attempts: u64,
-    /// Those of them that failed.
+    /// Attempts failed in the last 15 minutes.
     pub recent_failed: u64,
-    /// When an attempt last ended, in steps of a few seconds; none if none has for a quarter of an hour.
+    /// When an attempt last ended, to a few seconds; none if longer than 15 minutes ago.
     pub active_at: Option<Timestamp>,
 }
 
 impl Node {
-    /// How it has been; none if nothing is known of that.
     #[must_use]
-    pub fn trend(&self, of: &TrendOf, span: Span) -> Option<Trend> {
+    pub fn trend(&self, of: &TrendOf, span: TrendSpan) -> Option<TrendSeries> {
         self.shared.trends.lock().trend(of, span)
     }
 
-    /// How every queue has been in the last minute.
     #[must_use]
-    pub fn lately(&self) -> BTreeMap<Arc<QueueName>, Lately> {
+    pub fn recent_figures(&self) -> BTreeMap<Arc<QueueName>, RecentFigures> {
         self.shared.trends.lock().lately()
     }
 }
 
-/// Looks until the node is gone.
-pub(super) async fn watch(shared: Weak<Shared>) {
+pub(super) async fn watch(shared: Weak<NodeShared>) {
     let mut ticks = tokio::time::interval_at(Instant::now() + LOOK_EVERY, LOOK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -93,18 +77,17 @@ pub(super) async fn watch(shared: Weak<Shared>) {
         let Some(shared) = shared.upgrade() else { return };
         let node = Node { shared };
         let Some(snapshot) = node.snapshot().await else { return };
-        // A store that cannot be read leaves what waits unknown, and everything else as it is.
+        // If the store cannot be read, only the waiting counts are missing.
         let counts = node.read(|reader| reader.counts()).await.unwrap_or_default();
         node.shared.trends.lock().look(&snapshot, &counts, node.now());
     }
 }
 
-/// What the task has seen, for all who ask.
-pub(super) struct Trends(Mutex<Seen>);
+pub(super) struct Trends(Mutex<TrendData>);
 
 impl Trends {
     pub(super) fn new(since: Timestamp) -> Self {
-        Self(Mutex::new(Seen {
+        Self(Mutex::new(TrendData {
             since,
             looks: 0,
             all: Rings::default(),
@@ -113,14 +96,12 @@ impl Trends {
         }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Seen> {
-        // What is looked at next replaces whatever was left half done.
+    fn lock(&self) -> MutexGuard<'_, TrendData> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What was seen so far.
-struct Seen {
+struct TrendData {
     since: Timestamp,
     looks: u64,
     all: Rings,
@@ -128,12 +109,12 @@ struct Seen {
     dependencies: BTreeMap<DependencyName, Rings>,
 }
 
-impl Seen {
-    fn look(&mut self, snapshot: &Snapshot, counts: &Counts, now: Timestamp) {
+impl TrendData {
+    fn look(&mut self, snapshot: &Snapshot, counts: &StoreCounts, now: Timestamp) {
         self.looks += 1;
-        let mut all = Known { accepted: snapshot.figures.intake.accepted, ..Known::default() };
+        let mut all = TrendSample { accepted: snapshot.figures.intake.accepted, ..TrendSample::default() };
         all.now.in_flight = u32::try_from(snapshot.calls).unwrap_or(u32::MAX);
-        // Notices to people go beside what is delivered, and are no part of it.
+        // Notifications are not part of the delivered traffic.
         let theirs = counts.queues.iter().filter(|(name, _)| !is_own(name.service.as_str()));
         for (_, counts) in theirs {
             all.now.waiting += counts.waiting;
@@ -152,12 +133,13 @@ impl Seen {
         for view in &snapshot.dependencies {
             let figures = snapshot.figures.dependencies.get(&view.name).cloned().unwrap_or_default();
             let breaker = Some(match view.breaker {
-                State::Closed { .. } => Phase::Closed,
-                State::Open { .. } => Phase::Open,
-                State::HalfOpen { .. } => Phase::HalfOpen,
+                BreakerState::Closed { .. } => BreakerPhase::Closed,
+                BreakerState::Open { .. } => BreakerPhase::Open,
+                BreakerState::HalfOpen { .. } => BreakerPhase::HalfOpen,
             });
-            let at_once = Now { in_flight: view.in_flight, breaker, ..Now::default() };
-            let known = Known { accepted: 0, tally: figures.tally, took: figures.took_finely, now: at_once };
+            let at_once = TrendGauges { in_flight: view.in_flight, breaker, ..TrendGauges::default() };
+            let known =
+                TrendSample { accepted: 0, tally: figures.tally, took: figures.took_finely, now: at_once };
             if let Some(rings) = place(&mut self.dependencies, &view.name, DEPENDENCIES_MAX) {
                 rings.look(self.looks, known, now);
             }
@@ -165,7 +147,7 @@ impl Seen {
         self.all.look(self.looks, all, now);
     }
 
-    fn trend(&self, of: &TrendOf, span: Span) -> Option<Trend> {
+    fn trend(&self, of: &TrendOf, span: TrendSpan) -> Option<TrendSeries> {
         let points = match of {
             TrendOf::All => self.all.points(span),
             TrendOf::Services(names) => {
@@ -180,19 +162,19 @@ impl Seen {
                 found?.1.points(span)
             }
         };
-        Some(Trend { since: self.since, points })
+        Some(TrendSeries { since: self.since, points })
     }
 
-    fn lately(&self) -> BTreeMap<Arc<QueueName>, Lately> {
+    fn lately(&self) -> BTreeMap<Arc<QueueName>, RecentFigures> {
         let of = |rings: &Rings| {
-            let mut lately = Lately::default();
+            let mut lately = RecentFigures::default();
             for point in rings.recent(LATELY) {
                 lately.attempts += point.attempts;
                 lately.failed += point.failed;
                 lately.delivered += point.delivered;
                 lately.dead += point.dead;
             }
-            for point in rings.recent(Span::Minutes.length()) {
+            for point in rings.recent(TrendSpan::Minutes.length()) {
                 lately.recent_attempts += point.attempts;
                 lately.recent_failed += point.failed;
                 lately.active_at = lately.active_at.or((point.attempts > 0).then_some(point.at));
@@ -203,12 +185,12 @@ impl Seen {
     }
 }
 
-fn known_of_queue(figures: &QueueFigures, counts: QueueCounts) -> Known {
-    let now = Now { waiting: counts.waiting, dead_letters: counts.dead, ..Now::default() };
-    Known { took: figures.took_finely.clone(), tally: figures.total(), now, ..Known::default() }
+fn known_of_queue(figures: &QueueFigures, counts: QueueCounts) -> TrendSample {
+    let now = TrendGauges { waiting: counts.waiting, dead_letters: counts.dead, ..TrendGauges::default() };
+    TrendSample { took: figures.took_finely.clone(), tally: figures.total(), now, ..TrendSample::default() }
 }
 
-/// The place of a name; none if it is new and there are too many.
+/// None if the name is new and there are too many.
 fn place<'a, Name: Clone + Ord>(
     places: &'a mut BTreeMap<Name, Rings>,
     name: &Name,
@@ -220,9 +202,8 @@ fn place<'a, Name: Clone + Ord>(
     places.get_mut(name)
 }
 
-/// The trends of several as one; none of nothing. What came later has fewer points, and the last are of the
-/// same steps.
-fn together(trends: impl Iterator<Item = Vec<Point>>) -> Option<Vec<Point>> {
+/// Sums trends; shorter ones align at the end.
+fn together(trends: impl Iterator<Item = Vec<TrendPoint>>) -> Option<Vec<TrendPoint>> {
     trends.reduce(|mut sum, mut other| {
         if other.len() > sum.len() {
             std::mem::swap(&mut sum, &mut other);

@@ -1,58 +1,52 @@
-//! The one thread that writes: it gathers what waits, makes it durable in one transaction, tells the
-//! engine, and only then whoever waits for an answer.
+//! The writer thread: collects queued work, commits it in one transaction, then informs the engine and the
+//! callers.
 //!
-//! Loads are served here too, in order with the writes: what a page says is true at a known point among
-//! the settlements, so the engine never takes a delivery for new that it has just let go of.
+//! Loads are served here too, in order with the writes: a page is consistent with a known point among the
+//! settlements, so the engine never takes a delivery for new that it has just released.
 //!
 //! Invariants:
-//! - nobody hears of anything that is not durable;
-//! - a settlement that could not be written stays in hand, and goes first when the store heals;
-//! - housekeeping comes last, in small steps, and only when nobody waits.
+//!
+//! - nothing is reported before it is durable;
+//! - a settlement that could not be written is kept, and written first when the store recovers;
+//! - housekeeping runs last, in small steps, and only when nothing waits.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redrive_core::engine::{Fate, Input, Settlement};
+use redrive_core::engine::{Input, Settlement, SettlementResult};
 use redrive_core::time::Timestamp;
 use tokio::sync::mpsc;
 
 use super::active_book::ActiveBooks;
-use super::health::Chart;
-use super::inbox::{CommandJob, Inbox, NoteJob, SubmitJob, Work};
-use super::{Answer, BackupJob, Doer, Message, SubmitError, Waiter};
+use super::health::HealthRecord;
+use super::inbox::{CommandJob, Inbox, NoteJob, SubmitJob, WriterWork};
+use super::{AnswerSender, BackupJob, CompletionSender, EngineMessage, SubmitAnswer, SubmitError};
 use crate::activity::{Activity, ActivityFeed};
-use crate::store::door::Deed;
-use crate::store::letter::GivenCommand;
+use crate::store::access_store::AuditEntry;
+use crate::store::letter::CommandRequest;
 use crate::store::{
-    Batch, Note, REPLAYS_KEPT_MAX, Room, Seen, Settled, Store, StoreError, Submission, Taken, Written,
+    AcceptedEvent, BatchResult, DiskRoom, Occurrence, REPLAYS_KEPT_MAX, SettleResult, StateChange, Store,
+    StoreError, Submission, WriteBatch,
 };
-use redrive::clock::Clock;
+use redrive::clock::MonotonicClock;
 
-/// How long the writer sleeps when there is nothing to do.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// How often free space is looked at.
 const ROOM_EVERY: Duration = Duration::from_secs(1);
-/// A store that has not been written to for so long is told that we are alive.
+/// How often an idle store records that the server is alive.
 const ALIVE_EVERY: Duration = Duration::from_secs(10);
-/// How long to wait before a store that failed is tried again.
 const HEAL_EVERY: Duration = Duration::from_millis(200);
-/// How often housekeeping looks whether there is something to do.
 const HOUSEKEEP_EVERY: Duration = Duration::from_secs(1);
 /// Under load, housekeeping gets one small step this often.
 const HOUSEKEEP_AT_LEAST: Duration = Duration::from_millis(50);
 
-/// What a batch came to.
-struct Digest {
-    /// For each submission.
-    answers: Vec<Answer>,
-    /// What the engine hears.
+struct WriterResult {
+    /// One per submission.
+    answers: Vec<SubmitAnswer>,
     inputs: Vec<Input>,
-    /// Who hears that it is done, once the engine has.
-    done: Vec<Doer>,
+    done: Vec<CompletionSender>,
 }
 
-/// Tells those who wait for their notes that it cannot be; what nobody waits for is kept, but for refused
-/// bodies: others choose how many there are, and nobody was promised to see them.
+/// Refuses notes that a caller waits for and keeps the others, except refused bodies, which may be dropped.
 fn refuse_asked(notes: Vec<NoteJob>, why: &SubmitError) -> Vec<NoteJob> {
     let mut kept = Vec::new();
     for NoteJob { note, then, reply } in notes.into_iter().filter(|job| !job.is_refused_body()) {
@@ -66,60 +60,54 @@ fn refuse_asked(notes: Vec<NoteJob>, why: &SubmitError) -> Vec<NoteJob> {
     kept
 }
 
-/// Refuses commands.
-fn refuse_commands(doers: Vec<Doer>, why: &SubmitError) {
+fn refuse_commands(doers: Vec<CompletionSender>, why: &SubmitError) {
     for doer in doers {
         let _ = doer.send(Err(why.clone()));
     }
 }
 
-/// What those hear whose batch ended so: that nothing was written, or that nobody knows.
 fn not_written(error: &StoreError) -> SubmitError {
     let reason = error.to_string();
     if error.leaves_unknown() { SubmitError::Unknown { reason } } else { SubmitError::Failing { reason } }
 }
 
-/// What those hear who come while the store fails.
 fn still_failing() -> SubmitError {
-    SubmitError::Failing { reason: "the store takes no writes at the moment".to_owned() }
+    SubmitError::Failing { reason: "store writes are failing".to_owned() }
 }
 
-/// Owns the store.
-pub(super) struct Writer {
+pub(super) struct StoreWriter {
     pub store: Box<dyn Store>,
     pub inbox: Arc<Inbox>,
-    pub engine: mpsc::Sender<Message>,
-    pub clock: Clock,
+    pub engine: mpsc::Sender<EngineMessage>,
+    pub clock: MonotonicClock,
     pub feed: ActivityFeed,
-    pub chart: Chart,
+    pub chart: HealthRecord,
     pub books: ActiveBooks,
     pub state: WriterState,
 }
 
-/// What the writer remembers between batches.
 pub(super) struct WriterState {
-    room: Room,
+    room: DiskRoom,
     room_at: Instant,
     written_at: Instant,
     housekept_at: Instant,
     more_to_keep: bool,
-    /// Since when the store has failed, and the settlements in hand since.
-    failing: Option<Failing>,
+    failing: Option<StoreOutage>,
     backups: Vec<BackupJob>,
 }
 
-/// What must be written as soon as it can be.
+/// Must be written as soon as the store recovers.
 #[derive(Default)]
-struct Unwritten {
+struct UnwrittenWork {
     settlements: Vec<Arc<Settlement>>,
     emissions: Vec<Submission>,
 }
 
-struct Failing {
+struct StoreOutage {
     since: Timestamp,
-    /// Whether the store must be opened anew first: to see what is durable, or to give back memory.
+    /// Whether the store must be reopened first, to see what is durable or to free memory.
     reopen: bool,
-    /// What was logged last.
+    /// Last logged.
     reason: String,
     settlements: Vec<Arc<Settlement>>,
     emissions: Vec<Submission>,
@@ -130,7 +118,7 @@ impl WriterState {
     pub(super) fn new() -> Self {
         let now = Instant::now();
         Self {
-            room: Room::Enough,
+            room: DiskRoom::Enough,
             room_at: now,
             written_at: now,
             housekept_at: now,
@@ -141,17 +129,15 @@ impl WriterState {
     }
 }
 
-impl Writer {
-    /// Writes until it is told to stop, and closes the store.
+impl StoreWriter {
     pub(super) fn run(mut self) {
         loop {
             let work = self.inbox.take(self.patience());
             self.look_at_room();
-            let stop = if self.state.failing.is_some() { self.bear(work) } else { self.work(work) };
+            let stop = if self.state.failing.is_some() { self.retry_failing(work) } else { self.work(work) };
             if let Some(stop) = stop {
                 self.inbox.end();
                 self.finish();
-                // Whoever asked may have given up waiting.
                 let _ = stop.send(());
                 return;
             }
@@ -171,11 +157,11 @@ impl Writer {
 
     fn finish(self) {
         if let Err(error) = self.store.close(self.clock.now()) {
-            tracing::error!(%error, "the store could not be closed");
+            tracing::error!(%error, "store not closed");
         }
     }
 
-    /// Refuses events while the disk is nearly full, or nobody can say how full it is.
+    /// Refuses events while the disk is nearly full or its free space is unknown.
     fn look_at_room(&mut self) {
         if self.state.room_at.elapsed() < ROOM_EVERY {
             return;
@@ -183,25 +169,24 @@ impl Writer {
         self.state.room_at = Instant::now();
         match self.store.has_room() {
             Ok(room) => self.found_room(room),
-            // A store that fails already is looked at when it is healed.
-            Err(error) if self.state.failing.is_some() => tracing::debug!(%error, "the store still fails"),
-            Err(error) => self.fail(&error, Unwritten::default(), Vec::new(), self.clock.now()),
+            // It is checked when the store recovers.
+            Err(error) if self.state.failing.is_some() => tracing::debug!(%error, "store still failing"),
+            Err(error) => self.fail(&error, UnwrittenWork::default(), Vec::new(), self.clock.now()),
         }
     }
 
-    /// That much room was found.
-    pub(super) fn found_room(&mut self, room: Room) {
+    pub(super) fn found_room(&mut self, room: DiskRoom) {
         self.state.room_at = Instant::now();
-        if let (Room::Enough, Room::Short { free_bytes, needed_bytes }) = (self.state.room, room) {
-            tracing::error!(free_bytes, needed_bytes, "the disk is nearly full: no more events are taken");
+        if let (DiskRoom::Enough, DiskRoom::Short { free_bytes, needed_bytes }) = (self.state.room, room) {
+            tracing::error!(free_bytes, needed_bytes, "disk nearly full, refusing events");
         }
         self.state.room = room;
         self.chart.has_room(self.clock.now(), room);
     }
 
-    /// Does all of it; gives back who waits for the end, if it is time.
-    fn work(&mut self, mut work: Work) -> Option<tokio::sync::oneshot::Sender<()>> {
-        if let Room::Short { free_bytes, needed_bytes } = self.state.room {
+    /// Does all work; returns the stop request, if any.
+    fn work(&mut self, mut work: WriterWork) -> Option<tokio::sync::oneshot::Sender<()>> {
+        if let DiskRoom::Short { free_bytes, needed_bytes } = self.state.room {
             for job in work.submissions.drain(..) {
                 self.feed.refused();
                 let _ = job.reply.send(Err(SubmitError::NoRoom { free_bytes, needed_bytes }));
@@ -215,22 +200,27 @@ impl Writer {
         }
         let (mut submissions, mut waiters): (Vec<Submission>, Vec<_>) =
             work.submissions.into_iter().map(|SubmitJob { submission, reply }| (submission, reply)).unzip();
-        // Nobody waits for these, but they are counted like all others.
+        // These have no caller, but are counted like all others.
         waiters.extend(work.emissions.iter().map(|_| tokio::sync::oneshot::channel().0));
         submissions.extend(work.emissions.iter().cloned());
         if self.state.written_at.elapsed() > ALIVE_EVERY {
-            work.notes.push(NoteJob { note: Note::Alive, then: None, reply: None });
+            work.notes.push(NoteJob { note: StateChange::Alive, then: None, reply: None });
         }
-        let notes: Vec<Note> = work.notes.iter().map(|job| job.note.clone()).collect();
-        let (commands, doers): (Vec<GivenCommand>, Vec<Doer>) =
+        let notes: Vec<StateChange> = work.notes.iter().map(|job| job.note.clone()).collect();
+        let (commands, doers): (Vec<CommandRequest>, Vec<CompletionSender>) =
             work.commands.into_iter().map(|CommandJob { given, reply }| (given, reply)).unzip();
-        let batch =
-            Batch { settlements: work.settlements, submissions, notes, commands, advances: work.advances };
+        let batch = WriteBatch {
+            settlements: work.settlements,
+            submissions,
+            changes: notes,
+            commands,
+            advances: work.advances,
+        };
         self.state.backups.append(&mut work.backups);
         if batch.is_empty() {
             let mut inputs = Vec::new();
             self.load(&work.loads, &mut inputs);
-            self.tell_engine(inputs);
+            self.send_to_engine(inputs);
             return work.stop;
         }
         let now = self.clock.now();
@@ -241,8 +231,8 @@ impl Writer {
                 self.chart.wrote(now, began.elapsed());
                 let mut digest = self.digest(&batch, written, work.notes, doers, now);
                 self.load(&work.loads, &mut digest.inputs);
-                // Waking them all from here, one by one, would cost more than writing did.
-                self.tell(waiters, digest);
+                // Waking each caller from here would cost more than the write.
+                self.send_result(waiters, digest);
             }
             Err(error) => {
                 let why = not_written(&error);
@@ -253,7 +243,7 @@ impl Writer {
                 refuse_commands(doers, &why);
                 self.fail(
                     &error,
-                    Unwritten { settlements: batch.settlements, emissions: work.emissions },
+                    UnwrittenWork { settlements: batch.settlements, emissions: work.emissions },
                     work.notes,
                     now,
                 );
@@ -262,20 +252,20 @@ impl Writer {
         work.stop
     }
 
-    /// Tells what a batch came to: inputs for the engine, and the answers to those who wait.
+    /// Turns the result of a batch into inputs for the engine and answers for callers.
     fn digest(
         &self,
-        batch: &Batch,
-        written: Written,
+        batch: &WriteBatch,
+        written: BatchResult,
         notes: Vec<NoteJob>,
-        mut done: Vec<Doer>,
+        mut done: Vec<CompletionSender>,
         now: Timestamp,
-    ) -> Digest {
+    ) -> WriterResult {
         let mut inputs = Vec::new();
         for (settlement, settled) in batch.settlements.iter().zip(written.settled) {
             let (fate, promoted) = match settled {
-                Settled::Written { promoted } => (Fate::Written, promoted),
-                Settled::Stale => (Fate::Stale, None),
+                SettleResult::Written { promoted } => (SettlementResult::Written, promoted),
+                SettleResult::Stale => (SettlementResult::Stale, None),
             };
             inputs.push(Input::Settled { delivery: settlement.delivery, fate, promoted });
         }
@@ -290,43 +280,45 @@ impl Writer {
         inputs
             .extend(written.advanced.into_iter().flatten().map(|(job, sent)| Input::Advanced { job, sent }));
         for (submission, answer) in batch.submissions.iter().zip(&written.submitted) {
-            self.tell_accepted(submission, answer.as_deref().unwrap_or_default(), now);
+            self.publish_accepted(submission, answer.as_deref().unwrap_or_default(), now);
         }
         let answers =
             written.submitted.into_iter().map(|answer| answer.map_err(SubmitError::Refused)).collect();
-        Digest { answers, inputs, done }
+        WriterResult { answers, inputs, done }
     }
 
-    fn tell_accepted(&self, submission: &Submission, taken: &[Taken], now: Timestamp) {
+    fn publish_accepted(&self, submission: &Submission, taken: &[AcceptedEvent], now: Timestamp) {
         for (submitted, taken) in submission.events.iter().zip(taken) {
-            if taken.seen == Seen::First {
+            if taken.seen == Occurrence::First {
                 self.feed.publish_accepted(&submitted.event, taken.deliveries, now);
             }
         }
     }
 
-    fn load(&mut self, loads: &[redrive_core::engine::Load], inputs: &mut Vec<Input>) {
+    fn load(&mut self, loads: &[redrive_core::engine::LoadRequest], inputs: &mut Vec<Input>) {
         for load in loads {
             match self.store.load(load) {
                 Ok(page) => inputs.push(Input::Loaded(page)),
-                Err(error) => return self.fail(&error, Unwritten::default(), Vec::new(), self.clock.now()),
+                Err(error) => {
+                    return self.fail(&error, UnwrittenWork::default(), Vec::new(), self.clock.now());
+                }
             }
         }
     }
 
-    fn tell_engine(&self, inputs: Vec<Input>) {
-        let nobody = Digest { answers: Vec::new(), inputs, done: Vec::new() };
-        self.tell(Vec::new(), nobody);
+    fn send_to_engine(&self, inputs: Vec<Input>) {
+        let inputs_only = WriterResult { answers: Vec::new(), inputs, done: Vec::new() };
+        self.send_result(Vec::new(), inputs_only);
     }
 
-    fn tell(&self, waiters: Vec<Waiter>, Digest { answers, inputs, done }: Digest) {
+    fn send_result(&self, waiters: Vec<AnswerSender>, WriterResult { answers, inputs, done }: WriterResult) {
         if answers.is_empty() && inputs.is_empty() && done.is_empty() {
             return;
         }
         let answers = waiters.into_iter().zip(answers).collect();
-        let sent = self.engine.blocking_send(Message::Batch { answers, inputs, done });
-        // The engine has stopped, and the store has not: who waits hears it from here.
-        if let Err(mpsc::error::SendError(Message::Batch { answers, done, .. })) = sent {
+        let sent = self.engine.blocking_send(EngineMessage::Batch { answers, inputs, done });
+        // The engine has stopped but the store has not: callers are answered from here.
+        if let Err(mpsc::error::SendError(EngineMessage::Batch { answers, done, .. })) = sent {
             for (waiter, answer) in answers {
                 let _ = waiter.send(answer);
             }
@@ -339,7 +331,7 @@ impl Writer {
     fn fail(
         &mut self,
         error: &StoreError,
-        Unwritten { settlements, emissions }: Unwritten,
+        UnwrittenWork { settlements, emissions }: UnwrittenWork,
         notes: Vec<NoteJob>,
         now: Timestamp,
     ) {
@@ -348,12 +340,12 @@ impl Writer {
         let reopen = error.wants_reopening();
         let notes = refuse_asked(notes, &not_written(error));
         let reason = error.to_string();
-        self.state.failing = Some(Failing { since: now, reopen, reason, settlements, emissions, notes });
-        self.tell_engine(vec![Input::StoreFailing]);
+        self.state.failing = Some(StoreOutage { since: now, reopen, reason, settlements, emissions, notes });
+        self.send_to_engine(vec![Input::StoreFailing]);
     }
 
-    /// While the store fails: refuses what comes from outside, keeps what is in hand, and tries again.
-    fn bear(&mut self, mut work: Work) -> Option<tokio::sync::oneshot::Sender<()>> {
+    /// While the store fails: refuses requests, keeps settlements, and retries.
+    fn retry_failing(&mut self, mut work: WriterWork) -> Option<tokio::sync::oneshot::Sender<()>> {
         for job in work.submissions.drain(..) {
             self.feed.refused();
             let _ = job.reply.send(Err(still_failing()));
@@ -365,32 +357,32 @@ impl Writer {
         failing.settlements.append(&mut work.settlements);
         failing.emissions.append(&mut work.emissions);
         failing.notes.append(&mut refuse_asked(work.notes, &still_failing()));
-        // Pages that were asked for are asked for again once it is well: all of the engine looks anew.
+        // The engine asks for its pages again after recovery.
         if let Err(error) = self.heal(&mut failing) {
             let reason = error.to_string();
             if failing.reason != reason {
-                tracing::error!(%error, "the store still takes no writes");
+                tracing::error!(%error, "store writes still failing");
                 failing.reason = reason;
             }
-            // Healing may itself end without anybody knowing what is durable.
+            // Recovery itself may fail with an unknown result.
             failing.reopen |= error.wants_reopening();
             self.state.failing = Some(failing);
         }
         work.stop
     }
 
-    fn heal(&mut self, failing: &mut Failing) -> Result<(), StoreError> {
+    fn heal(&mut self, failing: &mut StoreOutage) -> Result<(), StoreError> {
         if failing.reopen {
             self.store.reopen()?;
         }
         let room = self.store.has_room()?;
         self.found_room(room);
         let now = self.clock.now();
-        let mut notes: Vec<Note> = failing.notes.iter().map(|job| job.note.clone()).collect();
-        notes.push(Note::Absence { from: failing.since });
+        let mut notes: Vec<StateChange> = failing.notes.iter().map(|job| job.note.clone()).collect();
+        notes.push(StateChange::Absence { from: failing.since });
         let (settlements, submissions) = (failing.settlements.clone(), failing.emissions.clone());
-        let batch = Batch { settlements, submissions, notes, ..Batch::default() };
-        // A replay may have begun in a batch that nobody heard of.
+        let batch = WriteBatch { settlements, submissions, changes: notes, ..WriteBatch::default() };
+        // A replay may have begun in a batch whose result was lost.
         let replays = self.store.reader()?.replays(None, REPLAYS_KEPT_MAX)?;
         let written = self.store.write(&batch, now)?;
         self.state.written_at = Instant::now();
@@ -400,11 +392,10 @@ impl Writer {
         let alive = replays.iter().filter(|view| view.state.is_open() || view.tally.in_flight() > 0);
         digest.inputs.extend(alive.map(|view| Input::Replay(view.job())));
         digest.inputs.push(Input::StoreHealed);
-        self.tell(Vec::new(), digest);
+        self.send_result(Vec::new(), digest);
         Ok(())
     }
 
-    /// A small step of what is not urgent.
     fn keep_house(&mut self) {
         if self.state.failing.is_some() {
             return;
@@ -422,7 +413,7 @@ impl Writer {
             Err(error) => {
                 self.state.more_to_keep = false;
                 let now = self.clock.now();
-                self.fail(&error, Unwritten::default(), Vec::new(), now);
+                self.fail(&error, UnwrittenWork::default(), Vec::new(), now);
             }
         }
     }
@@ -436,21 +427,21 @@ impl Writer {
                 let is_over = !matches!(&outcome, Ok(progress) if progress.remaining > 0);
                 if is_over && outcome.is_ok() {
                     let what = job.backup.folder.display().to_string();
-                    deed = Some(Deed { act: "backup", what, by: job.by.clone(), note: None });
+                    deed = Some(AuditEntry { act: "backup", what, by: job.by.clone(), note: None });
                 }
                 place.send(outcome.map_err(|error| error.to_string()));
                 is_over
             }
-            // Whoever watches is slow: the copy waits for them, and nobody else does.
+            // The backup waits for a slow observer.
             Err(mpsc::error::TrySendError::Full(())) => false,
-            // Nobody is listening any more: the copy is given up.
+            // The observer is gone: the backup is cancelled.
             Err(mpsc::error::TrySendError::Closed(())) => true,
         };
         if is_over {
             self.state.backups.remove(0);
         }
         if let Some(deed) = deed {
-            let note = Note::Deed(Box::new(deed));
+            let note = StateChange::Audit(Box::new(deed));
             self.inbox.add(|work| work.notes.push(NoteJob { note, then: None, reply: None }));
         }
     }

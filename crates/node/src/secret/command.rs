@@ -1,9 +1,9 @@
-//! Secrets that a command prints, such as one of a password store or of a vault's own tools.
+//! Secrets that a command prints, such as one of a password store.
 //!
-//! The command is run as it stands in the book, by no shell. What it prints beside the secret is read by
-//! nobody, for it may hold the secret too: of a failure only the exit status is told.
+//! The command is run without a shell. Its other output is discarded, since it may contain the secret: a
+//! failure reports the exit status only.
 //!
-//! Invariant: whoever stops waiting for a command ends it, with all that it has started in its group.
+//! Invariant: dropping the fetch kills the command and its process group.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,12 +15,11 @@ use zeroize::Zeroizing;
 
 use super::{SECRET_BYTES_MAX, SecretError, SecretSource, SecretValues};
 
-/// A program and its arguments.
-pub(super) struct Program {
+pub(super) struct SecretCommand {
     words: Vec<String>,
 }
 
-impl Program {
+impl SecretCommand {
     pub(super) fn new(words: &[String]) -> Self {
         Self { words: words.to_vec() }
     }
@@ -33,7 +32,7 @@ impl Program {
         command.kill_on_drop(true);
         #[cfg(unix)]
         command.process_group(0);
-        let mut running = Running(command.spawn().map_err(not_run)?);
+        let mut running = RunningCommand(command.spawn().map_err(not_run)?);
         let stdout = running.0.stdout.take().expect("it is piped");
         let mut buffer = Zeroizing::new(vec![0; SECRET_BYTES_MAX + 1]);
         let length = fill(stdout, &mut buffer).await.map_err(not_run)?;
@@ -48,7 +47,7 @@ impl Program {
     }
 }
 
-impl SecretSource for Program {
+impl SecretSource for SecretCommand {
     fn read_now(&self) -> Option<Result<SecretValues, SecretError>> {
         self.words.is_empty().then_some(Err(SecretError::NoCommand))
     }
@@ -58,7 +57,6 @@ impl SecretSource for Program {
     }
 }
 
-/// Reads to the end of the output or of the buffer, and says how much there is.
 async fn fill(mut stdout: ChildStdout, buffer: &mut [u8]) -> std::io::Result<usize> {
     let mut filled = 0;
     loop {
@@ -69,15 +67,14 @@ async fn fill(mut stdout: ChildStdout, buffer: &mut [u8]) -> std::io::Result<usi
     }
 }
 
-/// A command under way: when it is dropped before its end was seen, its whole group is ended.
-struct Running(Child);
+/// Kills the process group when dropped early.
+struct RunningCommand(Child);
 
-impl Drop for Running {
+impl Drop for RunningCommand {
     fn drop(&mut self) {
-        // It has an id until its end was seen, and so long nobody else can have the same.
+        // The id is valid, and not reused, until the exit status was read.
         #[cfg(unix)]
         if let Some(group) = self.0.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw) {
-            // Whoever is gone already needs no ending.
             let _ = rustix::process::kill_process_group(group, Signal::KILL);
         }
     }

@@ -1,4 +1,4 @@
-//! Secrets in the environment, which stays as it is for as long as the program runs.
+//! Secrets in environment variables, which do not change while the program runs.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,10 +7,9 @@ use zeroize::Zeroizing;
 
 use super::{SecretError, SecretSource, SecretValues};
 
-/// A variable of that name.
-pub(super) struct Variable(pub(super) String);
+pub(super) struct EnvVariable(pub(super) String);
 
-impl SecretSource for Variable {
+impl SecretSource for EnvVariable {
     fn read_now(&self) -> Option<Result<SecretValues, SecretError>> {
         Some(read(&self.0))
     }

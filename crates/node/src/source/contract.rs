@@ -1,4 +1,4 @@
-//! The contract that every source keeps: scenarios with a real node and the real other side.
+//! The contract of every source: scenarios with a real node and the real upstream.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,44 +6,39 @@ use std::time::Duration;
 
 use redrive_core::book::RuleBook;
 use redrive_core::book::connectors::{Connector, Edge, Profile};
-use redrive_core::book::schema::Type;
-use redrive_core::engine::{Bounds, Call, Ending};
+use redrive_core::book::schema::ValueType;
+use redrive_core::engine::{Ending, EngineBounds, TargetCall};
 use redrive_core::ids::{Seq, ServiceName};
-use redrive_core::policy::answer::{BrokerError, Reply, Seen};
-use redrive_core::policy::catalog::Kind;
+use redrive_core::policy::answer::{BrokerError, ReplyKind, TargetReply};
+use redrive_core::policy::catalog::DependencyKind;
 use tempfile::TempDir;
 
-use super::{Acknowledge, Connection, Settled, Source, SourceError, SourceState, SourceView, Sources, Token};
-use crate::connectors::{Doing, Driver, Drivers, Make};
+use super::{
+    AckToken, Acknowledge, SettledMessage, Source, SourceConnection, SourceError, SourceState, SourceView,
+    Sources,
+};
+use crate::connectors::{ConnectorFuture, Driver, Drivers, Make};
 use crate::runtime::{Config, Node};
 use crate::secret::Secrets;
-use crate::store::door::By;
+use crate::store::access_store::AuditActor;
 use crate::store::{self, Options};
 use crate::target::Target;
 use crate::target::registry::Targets;
 
-/// Long enough for any machine; a scenario that waits so long has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Long enough to see that something does not happen.
 const A_WHILE: Duration = Duration::from_millis(300);
-/// Messages that a source may have read and not acknowledged.
 const HELD_MAX: usize = 1_024;
 
-/// The other side of a source: a server, a folder, a script.
 pub trait Upstream: Send + Sync {
-    /// The source, as its driver makes it.
     fn source(&self) -> Arc<dyn Source>;
-    /// Puts messages there, one after the other.
-    fn put(&self, bodies: Vec<String>) -> Doing<'_, ()>;
-    /// How many messages are there and not acknowledged.
-    fn unacknowledged(&self) -> Doing<'_, usize>;
-    /// Breaks its connections, and takes none.
-    fn go_away(&self) -> Doing<'_, ()>;
-    /// Takes connections again.
-    fn come_back(&self) -> Doing<'_, ()>;
+    fn put(&self, bodies: Vec<String>) -> ConnectorFuture<'_, ()>;
+    fn unacknowledged(&self) -> ConnectorFuture<'_, usize>;
+    /// Breaks its connections and refuses new ones.
+    fn go_away(&self) -> ConnectorFuture<'_, ()>;
+    fn come_back(&self) -> ConnectorFuture<'_, ()>;
 }
 
-/// Plays every scenario, each with an upstream of its own.
+/// Runs every scenario, each with a fresh upstream.
 ///
 /// # Panics
 ///
@@ -65,7 +60,6 @@ async fn taken_in_order_and_acknowledged(bench: Bench) {
     assert_eq!(bench.accepted().await, ids(0..10));
     let view = bench.view();
     assert_eq!((view.durable, view.duplicates, view.refused), (10, 0, 0));
-    // Messages that come while it runs.
     bench.put(10..13).await;
     bench.until("the rest is acknowledged", async || bench.upstream.unacknowledged().await == 0).await;
     assert_eq!(bench.accepted().await, ids(0..13));
@@ -77,7 +71,7 @@ async fn not_acknowledged_before_it_is_durable(bench: Bench) {
     bench.pause().await;
     bench.put(0..10).await;
     let sources = bench.start();
-    // The service takes four, and no more while it is paused.
+    // The paused service takes four.
     bench.until("it is held", async || matches!(bench.view().state, SourceState::Held(_))).await;
     bench.until("what waits is counted", async || bench.view().lag.is_some_and(|lag| lag > 0)).await;
     tokio::time::sleep(A_WHILE).await;
@@ -161,11 +155,10 @@ async fn drained_by_a_stop(bench: Bench) {
     again.stop().await;
 }
 
-/// A node whose book has one source.
 pub(super) struct Bench {
     pub(super) node: Node,
     upstream: Box<dyn Upstream>,
-    /// Whether acknowledgements are lost on their way.
+    /// Whether acknowledgements are lost.
     is_deaf: Arc<AtomicBool>,
     _folder: TempDir,
 }
@@ -194,19 +187,19 @@ impl Bench {
         self.node.sources().remove("in").expect("the source is shown")
     }
 
-    /// The ids of all events, in the order in which they were accepted.
     pub(super) async fn accepted(&self) -> Vec<String> {
-        let all = self.node.read(|reader| reader.accepted(Seq::NONE, 10_000, usize::MAX)).await;
+        let all = self.node.read(|reader| reader.events_after(Seq::NONE, 10_000, usize::MAX)).await;
         all.expect("the store answers").iter().map(|view| view.event.id.to_string()).collect()
     }
 
     pub(super) async fn pause(&self) {
-        let paused = self.node.pause(ServiceName::new("shop").expect("a name"), &By::nobody()).await;
+        let paused = self.node.pause(ServiceName::new("shop").expect("a name"), &AuditActor::unknown()).await;
         paused.expect("it is written");
     }
 
     pub(super) async fn resume(&self) {
-        let resumed = self.node.resume(ServiceName::new("shop").expect("a name"), &By::nobody()).await;
+        let resumed =
+            self.node.resume(ServiceName::new("shop").expect("a name"), &AuditActor::unknown()).await;
         resumed.expect("it is written");
     }
 
@@ -237,22 +230,22 @@ services: { shop: { target: { discard: here }, order: session, waiting: { events
 ";
 
 static PULLED: Connector = Connector {
-    dependency: Some(Kind::Kafka),
-    ..Connector::new(Edge::Source, "pulled", Type::Text, "The source of the scenario.", |from| {
+    dependency: Some(DependencyKind::Kafka),
+    ..Connector::new(Edge::Source, "pulled", ValueType::Text, "The source of the scenario.", |from| {
         Some((Arc::new(from.own_text()?), Profile::default()))
     })
 };
 
 static DISCARD: Connector =
-    Connector::new(Edge::Target, "discard", Type::Text, "Takes everything.", |from| {
+    Connector::new(Edge::Target, "discard", ValueType::Text, "Takes everything.", |from| {
         Some((Arc::new(from.own_text()?), Profile::default()))
     });
 
 struct Discard;
 
 impl Target for Discard {
-    fn call(&self, _: Arc<Call>) -> Doing<'_, Ending> {
-        let taken = Reply { seen: Seen::Taken, message: String::new(), retry_after: None };
+    fn call(&self, _: Arc<TargetCall>) -> ConnectorFuture<'_, Ending> {
+        let taken = TargetReply::new(ReplyKind::Taken, String::new());
         Box::pin(async move { Ending::Reply(taken) })
     }
 }
@@ -267,21 +260,24 @@ fn node(folder: &TempDir) -> Node {
     let secrets = Secrets::default();
     let targets = Targets::made_by(&drivers, &book, &secrets).expect("they can be made");
     let store = store::open(folder.path(), Options::default()).expect("it opens");
-    let config = Config { book, book_text: BOOK.into(), targets, store, bounds: Bounds::OF_A_SERVER };
+    let config = Config { book, book_text: BOOK.into(), targets, store, bounds: EngineBounds::SERVER };
     Node::start(config).expect("it starts")
 }
 
-/// A source whose acknowledgements may be lost: as a crash between the commit and the acknowledgement.
+/// Loses acknowledgements, as a crash between commit and acknowledgement would.
 struct Deaf {
     source: Arc<dyn Source>,
     is_deaf: Arc<AtomicBool>,
 }
 
 impl Source for Deaf {
-    fn connect(&self) -> Doing<'_, Result<Connection, SourceError>> {
+    fn connect(&self) -> ConnectorFuture<'_, Result<SourceConnection, SourceError>> {
         Box::pin(async {
-            let Connection { messages, acks } = self.source.connect().await?;
-            Ok(Connection { messages, acks: Box::new(DeafAcks { acks, is_deaf: Arc::clone(&self.is_deaf) }) })
+            let SourceConnection { messages, acks } = self.source.connect().await?;
+            Ok(SourceConnection {
+                messages,
+                acks: Box::new(DeafAcks { acks, is_deaf: Arc::clone(&self.is_deaf) }),
+            })
         })
     }
 }
@@ -292,23 +288,24 @@ struct DeafAcks {
 }
 
 impl Acknowledge for DeafAcks {
-    fn settle(&mut self, settled: Vec<Settled>) -> Doing<'_, Result<(), SourceError>> {
+    fn settle(&mut self, settled: Vec<SettledMessage>) -> ConnectorFuture<'_, Result<(), SourceError>> {
         if self.is_deaf.load(Ordering::SeqCst) {
-            let (seen, message) = (Seen::Broker(BrokerError::Unavailable), "the connection broke".to_owned());
-            return Box::pin(async { Err(SourceError { seen, message, retry_after: None }) });
+            let (seen, message) =
+                (ReplyKind::Broker(BrokerError::Unavailable), "the connection broke".to_owned());
+            return Box::pin(async { Err(SourceError::new(seen, message)) });
         }
         self.acks.settle(settled)
     }
 
-    fn extend(&mut self, held: Vec<Token>) -> Doing<'_, Result<(), SourceError>> {
+    fn extend(&mut self, held: Vec<AckToken>) -> ConnectorFuture<'_, Result<(), SourceError>> {
         self.acks.extend(held)
     }
 
-    fn lag(&mut self) -> Doing<'_, Option<u64>> {
+    fn lag(&mut self) -> ConnectorFuture<'_, Option<u64>> {
         self.acks.lag()
     }
 
-    fn close(self: Box<Self>) -> Doing<'static, ()> {
+    fn close(self: Box<Self>) -> ConnectorFuture<'static, ()> {
         self.acks.close()
     }
 }

@@ -1,84 +1,80 @@
-//! What is made of a message: the `CloudEvent` that it is, or one that the templates of its source make of it.
+//! Makes the event of a message: the `CloudEvent` that it is, or one made by the templates of its source.
 //!
-//! A message is a `CloudEvent` if its content type or its headers say so, or if its source states no `type`. Of
-//! any other, `type` makes the event, and its data are the body, byte for byte. Templates for subject and session
-//! fill in what a `CloudEvent` does not say itself.
+//! A message is a `CloudEvent` if its content type or headers say so, or if its source states no `type`.
+//! Otherwise `type` makes the event and the body is its data, byte for byte. Templates for subject and
+//! session fill in what a `CloudEvent` lacks.
 
-use redrive_core::book::model::Source;
-use redrive_core::book::source_template::{Material, Picked, SourceTemplate, Wanted};
-use redrive_core::event::attribute::{Bounds, ContentType, EventId, EventSource, EventType, Text};
-use redrive_core::event::refusal::Reason;
+use redrive_core::book::model::SourceEntry;
+use redrive_core::book::source_template::{FieldSelection, SelectedFields, SourceTemplate, TemplateInput};
+use redrive_core::event::attribute::{ContentType, EventId, EventSource, EventType, Text, TextBounds};
+use redrive_core::event::refusal::InvalidReason;
 use redrive_core::event::{Event, HeaderList, Incoming, Parsed, parse, reserved};
 use redrive_core::time::Timestamp;
 
-use super::Message;
+use super::SourceMessage;
 
 const STRUCTURED: &str = "application/cloudevents+json";
 
-/// A call or message of which no event can be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{field}` {why}")]
-pub struct Malformed {
-    /// The header, the attribute, or the body.
+pub struct MalformedInput {
+    /// The header, the attribute, or `body`.
     pub field: &'static str,
-    /// What is wrong with it.
-    pub why: Why,
+    pub why: MalformedReason,
 }
 
-/// What is wrong with a part of a call or a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Why {
-    /// JSON was expected, and a form came.
-    #[error("says that the body is a form: choose `application/json` where the webhook is set up")]
+pub enum MalformedReason {
+    #[error("is a form: choose `application/json` in the webhook's settings")]
     Form,
-    /// Every part of the template lacks a value.
-    #[error("has no value in this call: look at the template of this source")]
+    /// No part of the template has a value.
+    #[error("has no value in this request: check the template of this source")]
     NoValue,
-    /// It does not fit into an event.
     #[error(transparent)]
-    Unfit(#[from] Reason),
+    Unfit(#[from] InvalidReason),
 }
 
-/// An attribute that does not fit.
-pub(crate) const fn unfit(field: &'static str, reason: Reason) -> Malformed {
-    Malformed { field, why: Why::Unfit(reason) }
+pub(crate) const fn unfit(field: &'static str, reason: InvalidReason) -> MalformedInput {
+    MalformedInput { field, why: MalformedReason::Unfit(reason) }
 }
 
-/// An attribute, if there is a template for it and all that it needs.
-pub(crate) fn filled<Of: Bounds>(
+/// None without a template, or without its values.
+pub(crate) fn filled<Of: TextBounds>(
     field: &'static str,
     template: Option<&SourceTemplate>,
-    found: &dyn Material,
-) -> Result<Option<Text<Of>>, Malformed> {
+    found: &dyn TemplateInput,
+) -> Result<Option<Text<Of>>, MalformedInput> {
     let text = template.and_then(|template| template.fill(found));
     text.map(|text| Text::new(&text).map_err(|reason| unfit(field, reason))).transpose()
 }
 
-/// The type that a template makes.
-pub(crate) fn filled_type(template: &SourceTemplate, found: &dyn Material) -> Result<EventType, Malformed> {
-    let text = template.fill_type(found).ok_or(Malformed { field: "type", why: Why::NoValue })?;
+pub(crate) fn filled_type(
+    template: &SourceTemplate,
+    found: &dyn TemplateInput,
+) -> Result<EventType, MalformedInput> {
+    let text =
+        template.fill_type(found).ok_or(MalformedInput { field: "type", why: MalformedReason::NoValue })?;
     EventType::new(&text).map_err(|reason| unfit("type", reason))
 }
 
-/// The templates of a source.
 #[derive(Debug)]
 pub(crate) struct Templates {
     pub(crate) event_type: Option<SourceTemplate>,
     pub(crate) subject: Option<SourceTemplate>,
     pub(crate) session: Option<SourceTemplate>,
     pub(crate) id: Option<SourceTemplate>,
-    /// The fields of the data that they look at.
-    pub(crate) wanted: Wanted,
+    /// The data fields that they use.
+    pub(crate) wanted: FieldSelection,
 }
 
 impl Templates {
-    pub(crate) fn of(source: &Source) -> Self {
+    pub(crate) fn of(source: &SourceEntry) -> Self {
         let template = |text: &Option<String>| {
             text.as_ref().map(|text| SourceTemplate::parse(text).expect("the book has checked it"))
         };
         let [event_type, subject, session, id] =
             [&source.event_type, &source.subject, &source.session, &source.id].map(template);
-        let mut wanted = Wanted::default();
+        let mut wanted = FieldSelection::default();
         for template in [&event_type, &subject, &session, &id].into_iter().flatten() {
             template.data_paths().for_each(|path| wanted.add(path));
         }
@@ -86,18 +82,17 @@ impl Templates {
     }
 }
 
-/// Makes events of the messages of a source.
 pub(super) struct Converter {
     templates: Templates,
     event_source: EventSource,
 }
 
-struct Found<'a> {
+struct MessageMaterial<'a> {
     headers: &'a [(String, String)],
-    data: Picked<'a>,
+    data: SelectedFields<'a>,
 }
 
-impl Material for Found<'_> {
+impl TemplateInput for MessageMaterial<'_> {
     fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(given, _)| given.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.trim())
@@ -109,14 +104,14 @@ impl Material for Found<'_> {
 }
 
 impl Converter {
-    pub(super) fn new(name: &str, source: &Source) -> Self {
+    pub(super) fn new(name: &str, source: &SourceEntry) -> Self {
         let event_source = EventSource::new(&format!("{}{name}", reserved::PULLED_PREFIX));
         let event_source = event_source.expect("names are short and plain");
         Self { templates: Templates::of(source), event_source }
     }
 
-    /// The event of a message, or why there is none, in words.
-    pub(super) fn event(&self, message: &Message, now: Timestamp) -> Result<Event, String> {
+    /// The event, or the reason for refusing the message.
+    pub(super) fn event(&self, message: &SourceMessage, now: Timestamp) -> Result<Event, String> {
         if let Some(fault) = &message.fault {
             return Err(fault.clone());
         }
@@ -133,19 +128,19 @@ impl Converter {
         }
     }
 
-    /// The event that the message is, by those headers.
-    fn read(&self, message: &Message, headers: &dyn HeaderList) -> Result<Event, String> {
+    fn read(&self, message: &SourceMessage, headers: &dyn HeaderList) -> Result<Event, String> {
         let parsed = parse(Incoming { headers, body: &message.body }).map_err(|error| error.to_string())?;
         let Parsed::One(mut event) = parsed else {
             return Err("the message is a batch: send each event as a message of its own".to_owned());
         };
         if let Some(owner) = reserved::owner_of(event.source.as_str()) {
-            return Err(format!("`source` is for {owner} alone"));
+            return Err(format!("`source` is reserved for {owner}"));
         }
         let Templates { subject, session, wanted, .. } = &self.templates;
         let data = event.data.clone();
-        let found = Found { headers: &message.headers, data: wanted.pick(&data).unwrap_or_default() };
-        let unfit = |malformed: Malformed| malformed.to_string();
+        let found =
+            MessageMaterial { headers: &message.headers, data: wanted.pick(&data).unwrap_or_default() };
+        let unfit = |malformed: MalformedInput| malformed.to_string();
         if event.subject.is_none() {
             event.subject = filled("subject", subject.as_ref(), &found).map_err(unfit)?;
         }
@@ -155,20 +150,19 @@ impl Converter {
         Ok(*event)
     }
 
-    /// The event that the templates make of the message.
     fn made_by(
         &self,
         event_type: &SourceTemplate,
-        message: &Message,
+        message: &SourceMessage,
         now: Timestamp,
-    ) -> Result<Event, Malformed> {
+    ) -> Result<Event, MalformedInput> {
         let Templates { subject, session, id, wanted, .. } = &self.templates;
         let data = if wanted.is_empty() {
-            Picked::default()
+            SelectedFields::default()
         } else {
             wanted.pick(&message.body).map_err(|reason| unfit("body", reason))?
         };
-        let found = Found { headers: &message.headers, data };
+        let found = MessageMaterial { headers: &message.headers, data };
         let own_id = || EventId::new(&message.id).map_err(|reason| unfit("id", reason));
         let content_type = found.header("content-type").map(ContentType::new).transpose();
         Ok(Event {

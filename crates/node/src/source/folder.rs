@@ -1,10 +1,10 @@
 //! The `folder` source: reads files that are moved into a folder.
 //!
-//! Files are read in the order of their names, lines in theirs. A file is read once it is there under its own name:
-//! it is written elsewhere, or under a name that begins with a dot or ends in `.tmp` or `.part`, and then renamed.
-//! When all of its events are durable it is deleted, or moved to `done`; a file with an event that was refused is
-//! moved to `refused` as a whole, beside a text that says which lines and why. Moved back once it is mended, it is
-//! read again: what was taken before is known by its id.
+//! Files are read in the order of their names, lines in theirs. A file must be written elsewhere, or under a
+//! name that begins with a dot or ends in `.tmp` or `.part`, and then renamed. When all of its events are
+//! durable it is deleted, or moved to `done`; a file with a refused event is moved to `refused` as a whole,
+//! with a text that lists lines and reasons. Moved back after a fix it is read again, and accepted events are
+//! duplicates.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, File};
@@ -14,41 +14,43 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redrive::private;
-use redrive_core::book::connectors::folder::{SOURCE, Spool};
+use redrive_core::book::connectors::folder::{FolderSettings, SOURCE};
 use redrive_core::hash;
-use redrive_core::policy::answer::{BrokerError, Seen};
+use redrive_core::policy::answer::{BrokerError, ReplyKind};
 use serde::de::IgnoredAny;
 
-use super::{Acknowledge, Connection, Message, Messages, Read, Room, Settled, Source, SourceError, Verdict};
-use crate::connectors::{Doing, Driver, Make, settings};
+use super::{
+    Acknowledge, MessageVerdict, Messages, ReadRoom, SettledMessage, Source, SourceConnection, SourceError,
+    SourceMessage, SourceRead,
+};
+use crate::connectors::{ConnectorFuture, Driver, Make, settings};
 
-/// How often the folder is looked at for more.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Names that one look remembers; the others wait for the next.
+/// File names per scan; the others wait for the next.
 const NAMES_MAX: usize = 4_096;
-/// The largest file that is one event, and the longest line.
+/// Bytes of a one-event file, or of a line.
 const EVENT_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// Refused lines of a file that are named.
+/// Refused lines listed per file.
 const REASONS_MAX: usize = 1_000;
 
-/// How names end of files that are being written.
 const UNFINISHED: [&str; 2] = [".tmp", ".part"];
-/// How names end of files whose lines are events.
+/// Suffixes of files with one event per line.
 const WITH_LINES: [&str; 2] = [".ndjson", ".jsonl"];
 const DONE: &str = "done";
 const REFUSED: &str = "refused";
 
-/// How it is made.
 pub(crate) const DRIVER: Driver = Driver {
     connector: &SOURCE,
-    make: Make::Source(|endpoint, _| Ok(Arc::new(Folder(settings::<Spool>(endpoint).clone())))),
+    make: Make::Source(|endpoint, _| {
+        Ok(Arc::new(FolderSource(settings::<FolderSettings>(endpoint).clone())))
+    }),
 };
 
-struct Folder(Spool);
+struct FolderSource(FolderSettings);
 
-impl Source for Folder {
-    fn connect(&self) -> Doing<'_, Result<Connection, SourceError>> {
-        let Spool { folder, keeps } = self.0.clone();
+impl Source for FolderSource {
+    fn connect(&self) -> ConnectorFuture<'_, Result<SourceConnection, SourceError>> {
+        let FolderSettings { folder, keeps } = self.0.clone();
         Box::pin(blocking(move || {
             let folder = PathBuf::from(folder);
             fs::read_dir(&folder)?;
@@ -57,17 +59,19 @@ impl Source for Folder {
                 private::make_folder(&folder.join(DONE))?;
             }
             let spool = Arc::new(OpenSpool { folder, keeps, open: Mutex::default() });
-            let reader = Reader { spool: Arc::clone(&spool), names: VecDeque::new(), file: None };
-            Ok(Connection { messages: Box::new(Files(Some(reader))), acks: Box::new(Acks(spool)) })
+            let reader = FolderReader { spool: Arc::clone(&spool), names: VecDeque::new(), file: None };
+            Ok(SourceConnection {
+                messages: Box::new(FolderMessages(Some(reader))),
+                acks: Box::new(FolderAcks(spool)),
+            })
         }))
     }
 }
 
-/// What both halves of a connection know.
 struct OpenSpool {
     folder: PathBuf,
     keeps: bool,
-    /// The files that are being read, or whose events are not all acknowledged, by name.
+    /// Files being read or not fully acknowledged, by name.
     open: Mutex<BTreeMap<Arc<str>, OpenFile>>,
 }
 
@@ -83,7 +87,6 @@ impl OpenSpool {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a file away if all of it is done with.
     fn end(&self, name: &str) -> io::Result<()> {
         let reasons = match self.lock().get_mut(name) {
             Some(file) if file.is_read && file.unsettled == 0 => std::mem::take(&mut file.reasons),
@@ -100,7 +103,7 @@ impl OpenSpool {
             fs::remove_file(&file)
         };
         match ended {
-            // Somebody has taken it back.
+            // It was removed by someone else.
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
         }
@@ -109,16 +112,15 @@ impl OpenSpool {
     }
 }
 
-/// What an event is acknowledged by.
-struct Line {
+struct LineToken {
     file: Arc<str>,
     number: u64,
 }
 
-struct Files(Option<Reader>);
+struct FolderMessages(Option<FolderReader>);
 
-impl Messages for Files {
-    fn next(&mut self, room: Room) -> Doing<'_, Result<Read, SourceError>> {
+impl Messages for FolderMessages {
+    fn next(&mut self, room: ReadRoom) -> ConnectorFuture<'_, Result<SourceRead, SourceError>> {
         Box::pin(async move {
             loop {
                 let mut reader = self.0.take().ok_or_else(|| failed(&io::Error::other("it was left")))?;
@@ -130,7 +132,7 @@ impl Messages for Files {
                 self.0 = Some(reader);
                 let messages = read.map_err(|error| failed(&error))?;
                 if !messages.is_empty() {
-                    return Ok(Read::Messages(messages));
+                    return Ok(SourceRead::Messages(messages));
                 }
                 tokio::time::sleep(LOOK_EVERY).await;
             }
@@ -138,23 +140,22 @@ impl Messages for Files {
     }
 }
 
-struct Reader {
+struct FolderReader {
     spool: Arc<OpenSpool>,
-    /// Of the last look, the next first.
+    /// From the last scan, next first.
     names: VecDeque<String>,
-    file: Option<Reading>,
+    file: Option<FileCursor>,
 }
 
-struct Reading {
+struct FileCursor {
     name: Arc<str>,
     lines: BufReader<File>,
     has_lines: bool,
     number: u64,
 }
 
-impl Reader {
-    /// What there is, as far as there is room; nothing if nothing is there.
-    fn read(&mut self, room: Room) -> io::Result<Vec<Message>> {
+impl FolderReader {
+    fn read(&mut self, room: ReadRoom) -> io::Result<Vec<SourceMessage>> {
         let (mut messages, mut bytes) = (Vec::new(), 0);
         while messages.len() < room.messages && bytes < room.bytes {
             if self.file.is_none() && !self.open_next()? {
@@ -171,7 +172,7 @@ impl Reader {
             } else {
                 of.is_read = true;
                 drop(open);
-                // Whatever was read of it may be settled already.
+                // All of it may be acknowledged already.
                 self.spool.end(&file.name)?;
                 self.file = None;
             }
@@ -179,7 +180,6 @@ impl Reader {
         Ok(messages)
     }
 
-    /// Opens the next file; says whether there is one.
     fn open_next(&mut self) -> io::Result<bool> {
         if self.names.is_empty() {
             let open = self.spool.lock();
@@ -190,10 +190,10 @@ impl Reader {
                 Ok(file) => {
                     let has_lines = WITH_LINES.iter().any(|end| name.ends_with(end));
                     let lines = BufReader::new(file);
-                    self.file = Some(Reading { name: name.into(), lines, has_lines, number: 0 });
+                    self.file = Some(FileCursor { name: name.into(), lines, has_lines, number: 0 });
                     return Ok(true);
                 }
-                // Somebody has taken it back.
+                // It was removed by someone else.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
@@ -202,9 +202,8 @@ impl Reader {
     }
 }
 
-impl Reading {
-    /// The next event of the file.
-    fn next(&mut self) -> io::Result<Option<Message>> {
+impl FileCursor {
+    fn next(&mut self) -> io::Result<Option<SourceMessage>> {
         let mut body = Vec::new();
         loop {
             body.clear();
@@ -214,7 +213,7 @@ impl Reading {
             } else {
                 limited.read_to_end(&mut body)?
             };
-            // An empty file that should be one event is refused, not passed over.
+            // An empty one-event file is refused, not skipped.
             if read == 0 && (self.has_lines || self.number > 0) {
                 return Ok(None);
             }
@@ -234,35 +233,35 @@ impl Reading {
         }
         body.truncate(body.trim_ascii_end().len());
         let fault = if is_too_long {
-            Some(format!("it is longer than {EVENT_BYTES_MAX} bytes"))
+            Some(format!("longer than {EVENT_BYTES_MAX} bytes"))
         } else {
-            serde_json::from_slice::<IgnoredAny>(&body).err().map(|error| format!("it is not JSON: {error}"))
+            serde_json::from_slice::<IgnoredAny>(&body).err().map(|error| format!("not valid JSON: {error}"))
         };
         let (name, number) = (&self.name, self.number);
-        Ok(Some(Message {
+        Ok(Some(SourceMessage {
             id: format!("{name}:{number}:{:032x}", hash::stable_128(&body)),
             partition: None,
             headers: vec![("content-type".to_owned(), "application/json".to_owned())],
             fault,
             body: body.into(),
-            token: Arc::new(Line { file: Arc::clone(name), number }),
+            token: Arc::new(LineToken { file: Arc::clone(name), number }),
         }))
     }
 }
 
-struct Acks(Arc<OpenSpool>);
+struct FolderAcks(Arc<OpenSpool>);
 
-impl Acknowledge for Acks {
-    fn settle(&mut self, settled: Vec<Settled>) -> Doing<'_, Result<(), SourceError>> {
+impl Acknowledge for FolderAcks {
+    fn settle(&mut self, settled: Vec<SettledMessage>) -> ConnectorFuture<'_, Result<(), SourceError>> {
         let spool = Arc::clone(&self.0);
         Box::pin(blocking(move || {
             let mut files = BTreeSet::new();
-            for Settled { token, verdict } in settled {
-                let Some(Line { file, number }) = token.downcast_ref() else { continue };
+            for SettledMessage { token, verdict } in settled {
+                let Some(LineToken { file, number }) = token.downcast_ref() else { continue };
                 let mut open = spool.lock();
                 let Some(of) = open.get_mut(file) else { continue };
                 of.unsettled -= 1;
-                if let Verdict::Refused(reason) = verdict
+                if let MessageVerdict::Refused(reason) = verdict
                     && of.reasons.len() < REASONS_MAX
                 {
                     of.reasons.push(format!("line {number}: {reason}\n"));
@@ -273,13 +272,13 @@ impl Acknowledge for Acks {
         }))
     }
 
-    fn lag(&mut self) -> Doing<'_, Option<u64>> {
+    fn lag(&mut self) -> ConnectorFuture<'_, Option<u64>> {
         let spool = Arc::clone(&self.0);
         Box::pin(async move { blocking(move || Ok(names(&spool.folder)?.count() as u64)).await.ok() })
     }
 }
 
-/// The first names of files that wait, in their order.
+/// The first names in order, bounded.
 fn waiting(folder: &Path, is_new: impl Fn(&str) -> bool) -> io::Result<BTreeSet<String>> {
     let mut first = BTreeSet::new();
     for name in names(folder)?.filter(|name| is_new(name)) {
@@ -291,7 +290,7 @@ fn waiting(folder: &Path, is_new: impl Fn(&str) -> bool) -> io::Result<BTreeSet<
     Ok(first)
 }
 
-/// The names of all files that wait, in no order. Names that are no text are passed over.
+/// Unordered; names that are not UTF-8 are skipped.
 fn names(folder: &Path) -> io::Result<impl Iterator<Item = String>> {
     let entries = fs::read_dir(folder)?.filter_map(Result::ok);
     let files = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
@@ -301,7 +300,6 @@ fn names(folder: &Path) -> io::Result<impl Iterator<Item = String>> {
     Ok(names.filter(is_whole))
 }
 
-/// Does what may wait for a disk where nobody else waits for it.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, SourceError> {
@@ -315,5 +313,5 @@ fn failed(error: &io::Error) -> SourceError {
         ErrorKind::PermissionDenied => BrokerError::Unauthorized,
         _ => BrokerError::Unavailable,
     };
-    SourceError { seen: Seen::Broker(seen), message: error.to_string(), retry_after: None }
+    SourceError::new(ReplyKind::Broker(seen), error.to_string())
 }

@@ -1,7 +1,6 @@
-//! The sources of the rule book that holds: one handle for as long as the server runs.
+//! The polled sources of the active rule book.
 //!
-//! Invariant: a source that a reload does not change is not disturbed; of one that it changes, the old runner has
-//! ended before the new one connects.
+//! Invariant: a reload does not disturb unchanged sources; a changed one ends before its successor connects.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,34 +13,33 @@ use tokio::task::JoinHandle;
 
 use super::Source;
 use super::convert::Converter;
-use super::runner::{Runner, STOP_WITHIN};
+use super::runner::{STOP_WITHIN, SourceRunner};
 use crate::connectors::{Drivers, MakeError, SourceSite};
-use crate::runtime::{Node, Switch, SwitchAt, WeakNode};
+use crate::runtime::{BookSwitch, BookSwitchAt, Node, WeakNode};
 use crate::secret::Secrets;
 
-/// What runs the sources; clones are the same. They stop when the last is dropped.
+/// Clones are the same sources. They stop when the last is dropped.
 #[derive(Clone)]
-pub struct Sources(Arc<Shared>);
+pub struct Sources(Arc<SourcesShared>);
 
-/// Makes the source of that name; none if it is served elsewhere.
-pub type Open = dyn Fn(&str, &Endpoint) -> Option<Result<Arc<dyn Source>, MakeError>> + Send + Sync;
+/// None if the source is served elsewhere.
+pub type SourceOpener = dyn Fn(&str, &Endpoint) -> Option<Result<Arc<dyn Source>, MakeError>> + Send + Sync;
 
-struct Shared {
+struct SourcesShared {
     node: WeakNode,
-    open: Box<Open>,
-    running: Mutex<BTreeMap<String, Running>>,
+    open: Box<SourceOpener>,
+    running: Mutex<BTreeMap<String, RunningSource>>,
 }
 
-struct Running {
-    from: model::Source,
+struct RunningSource {
+    from: model::SourceEntry,
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
-impl Running {
-    /// Whether another book wants the same of it.
-    fn is_for(&self, source: &model::Source) -> bool {
-        fn templates(source: &model::Source) -> [&Option<String>; 4] {
+impl RunningSource {
+    fn is_for(&self, source: &model::SourceEntry) -> bool {
+        fn templates(source: &model::SourceEntry) -> [&Option<String>; 4] {
             [&source.event_type, &source.subject, &source.session, &source.id]
         }
         self.from.endpoint == source.endpoint && templates(&self.from) == templates(source)
@@ -57,7 +55,7 @@ impl Running {
 }
 
 impl Sources {
-    /// Runs the sources of a node's book, and of every book that it goes by later; an error says which cannot be
+    /// Runs the sources of a node's book and follows its reloads; an error names the source that cannot be
     /// made.
     pub fn start(node: &Node, drivers: &Drivers, secrets: &Secrets) -> Result<Self, String> {
         let (drivers, secrets) = (drivers.clone(), secrets.clone());
@@ -67,22 +65,21 @@ impl Sources {
         Self::with(node, Box::new(open))
     }
 
-    /// The same with sources of one's own.
-    pub fn with(node: &Node, open: Box<Open>) -> Result<Self, String> {
-        let shared = Shared { node: node.downgrade(), open, running: Mutex::default() };
+    pub fn with(node: &Node, open: Box<SourceOpener>) -> Result<Self, String> {
+        let shared = SourcesShared { node: node.downgrade(), open, running: Mutex::default() };
         let sources = Self(Arc::new(shared));
         sources.prepare(&node.book())?();
         let weak = Arc::downgrade(&sources.0);
-        // What comes in by a new source is routed by the book that has it.
-        node.follow_book("sources", SwitchAt::AfterNode, move |book| match weak.upgrade() {
+        // Events of a new source are routed by the book that has it.
+        node.follow_book("sources", BookSwitchAt::AfterNode, move |book| match weak.upgrade() {
             Some(shared) => Self(shared).prepare(book),
             None => Ok(Box::new(|| {})),
         });
         Ok(sources)
     }
 
-    /// Makes the sources of a book that are new or changed; they run once the switch is made.
-    fn prepare(&self, book: &Arc<RuleBook>) -> Result<Switch, String> {
+    /// Makes new and changed sources; the switch starts them.
+    fn prepare(&self, book: &Arc<RuleBook>) -> Result<BookSwitch, String> {
         let mut made = BTreeMap::new();
         let wanted = &book.sections().sources;
         for (name, at) in wanted {
@@ -100,7 +97,7 @@ impl Sources {
         Ok(Box::new(move || shared.switch(made, &keep)))
     }
 
-    /// Stops reading, lets what was handed over be acknowledged, and disconnects.
+    /// Stops reading, acknowledges what was handed over, and disconnects.
     pub async fn stop(&self) {
         let running = std::mem::take(&mut *self.0.running());
         for one in running.values() {
@@ -112,26 +109,26 @@ impl Sources {
     }
 }
 
-impl Shared {
-    fn running(&self) -> MutexGuard<'_, BTreeMap<String, Running>> {
+impl SourcesShared {
+    fn running(&self) -> MutexGuard<'_, BTreeMap<String, RunningSource>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn switch(&self, made: BTreeMap<String, (Arc<dyn Source>, model::Source)>, keep: &[String]) {
+    fn switch(&self, made: BTreeMap<String, (Arc<dyn Source>, model::SourceEntry)>, keep: &[String]) {
         let Some(node) = self.node.upgrade() else { return };
         let mut running = self.running();
         let (kept, mut gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
             std::mem::take(&mut *running).into_iter().partition(|(name, _)| keep.contains(name));
         *running = kept;
         for (name, (source, from)) in made {
-            let (stop, told) = watch::channel(false);
+            let (stop, stopping) = watch::channel(false);
             node.add_source(&name, from.endpoint.key());
-            let runner = Runner {
+            let runner = SourceRunner {
                 name: name.clone(),
                 node: self.node.clone(),
                 source,
                 converter: Converter::new(&name, &from),
-                stop: told,
+                stop: stopping,
             };
             let old = gone.remove(&name);
             let task = tokio::spawn(async move {
@@ -140,7 +137,7 @@ impl Shared {
                 }
                 runner.run().await;
             });
-            running.insert(name, Running { from, stop, task });
+            running.insert(name, RunningSource { from, stop, task });
         }
         for (name, old) in gone {
             node.remove_source(&name);

@@ -1,12 +1,13 @@
-//! When a connection that was lost is opened again: by the delays and the breaker of its rule, for as long as it
-//! takes.
+//! When to reconnect: by the delays and the breaker of the source's rule, without an end.
 //!
-//! Delays grow with each failure until a message is read again: a connection that opens and breaks at once is no
-//! better than none. A failure that the rule would not retry is waited for by [`WAITS_LIKE`], since a source has no
-//! dead letters: its messages wait upstream.
+//! Delays grow with each failure until a message is read: a connection that breaks at once is no better than
+//! none. A failure that the rule would not retry waits by [`WAITS_LIKE`], since a source has no dead letters:
+//! its messages wait upstream.
 
 use redrive_core::limits;
-use redrive_core::policy::breaker::{Admission, Breaker, CallEnd, Observation, Permit, Phase, Transition};
+use redrive_core::policy::breaker::{
+    Admission, Breaker, BreakerPhase, CallEnd, Observation, Permit, Transition,
+};
 use redrive_core::policy::catalog;
 use redrive_core::policy::category::Category;
 use redrive_core::policy::classify::{Outcome, classify};
@@ -16,40 +17,35 @@ use redrive_core::time::Timestamp;
 
 use super::SourceError;
 
-/// The policy of the catalog whose delays are waited where the rule has none.
+/// The catalog policy used where the rule has no delays.
 const WAITS_LIKE: &str = "webhook";
 
-/// What is known of a source's connections.
 #[derive(Debug, Default)]
 pub(super) struct Reconnect {
     breaker: Breaker,
-    /// Failures since a message was read.
+    /// Since the last message.
     failures: u32,
     wait_until: Option<Timestamp>,
 }
 
-/// What to do next.
 #[derive(Debug)]
-pub(super) enum Turn {
-    /// Connect, and say what it came to.
+pub(super) enum ReconnectStep {
     Connect(Option<Permit>),
-    /// Nothing before then.
     Wait(Timestamp),
 }
 
 impl Reconnect {
-    pub(super) fn turn(&mut self, rule: &Rule, now: Timestamp) -> Turn {
+    pub(super) fn turn(&mut self, rule: &Rule, now: Timestamp) -> ReconnectStep {
         if let Some(until) = self.wait_until.filter(|until| now < *until) {
-            return Turn::Wait(until);
+            return ReconnectStep::Wait(until);
         }
-        let Some(named) = &rule.breaker else { return Turn::Connect(None) };
+        let Some(named) = &rule.breaker else { return ReconnectStep::Connect(None) };
         match self.breaker.admit(&named.settings, rule.timeouts.whole.first, now) {
-            Admission::Allowed(permit) => Turn::Connect(Some(permit)),
-            Admission::WaitUntil(until) => Turn::Wait(until),
+            Admission::Allowed(permit) => ReconnectStep::Connect(Some(permit)),
+            Admission::WaitUntil(until) => ReconnectStep::Wait(until),
         }
     }
 
-    /// The connection is open.
     pub(super) fn connected(
         &mut self,
         permit: Option<Permit>,
@@ -59,12 +55,10 @@ impl Reconnect {
         self.settle(permit, Observation::Success, rule, now)
     }
 
-    /// A message was read: whatever failed before is over.
     pub(super) const fn read(&mut self) {
         self.failures = 0;
     }
 
-    /// The connection could not be opened, or is lost.
     pub(super) fn failed(
         &mut self,
         permit: Option<Permit>,
@@ -73,12 +67,12 @@ impl Reconnect {
         now: Timestamp,
     ) -> Option<Transition> {
         let permit = permit.or_else(|| match self.turn(rule, now) {
-            Turn::Connect(permit) => permit,
-            Turn::Wait(_) => None,
+            ReconnectStep::Connect(permit) => permit,
+            ReconnectStep::Wait(_) => None,
         });
         let failure = match classify(&error.as_answer(), &rule.classify, rule.timeouts.category) {
             Outcome::Failed(failure) => Some(failure),
-            // A row of the book calls it a success: it is waited for like anything that nobody understands.
+            // A row of the book calls it a success: handled as an unknown failure.
             Outcome::Delivered { .. } => None,
         };
         let (category, status) =
@@ -104,8 +98,8 @@ impl Reconnect {
     ) -> Option<Transition> {
         let (permit, named) = permit.zip(rule.breaker.as_ref())?;
         let transition = self.breaker.settle(permit, seen, &named.settings, now)?;
-        // A probe that failed is no news.
-        (transition.to == Phase::Closed || transition.from == Phase::Closed).then_some(transition)
+        (transition.to == BreakerPhase::Closed || transition.from == BreakerPhase::Closed)
+            .then_some(transition)
     }
 }
 
@@ -113,7 +107,7 @@ impl Reconnect {
 mod tests {
     use redrive_core::book::connectors::built_in;
     use redrive_core::book::read;
-    use redrive_core::policy::answer::{BrokerError, Seen};
+    use redrive_core::policy::answer::{BrokerError, ReplyKind};
 
     use super::*;
 
@@ -127,17 +121,17 @@ mod tests {
     }
 
     fn failure(seen: BrokerError) -> SourceError {
-        SourceError { seen: Seen::Broker(seen), message: String::new(), retry_after: None }
+        SourceError::new(ReplyKind::Broker(seen), String::new())
     }
 
-    /// Plays turns: each row is a time, what connecting comes to, and what is expected.
+    /// Each row: a time, the result of connecting, and the expected step.
     fn play(rule: &Rule, steps: &[(u64, Option<BrokerError>, &str)]) {
         let mut reconnect = Reconnect::default();
         for (number, (millis, outcome, expected)) in steps.iter().enumerate() {
             let now = at(*millis);
             let came_to = match reconnect.turn(rule, now) {
-                Turn::Wait(until) => format!("wait {}", until.since(now).as_millis()),
-                Turn::Connect(permit) => match outcome {
+                ReconnectStep::Wait(until) => format!("wait {}", until.since(now).as_millis()),
+                ReconnectStep::Connect(permit) => match outcome {
                     None => {
                         reconnect.connected(permit, rule, now);
                         reconnect.read();

@@ -1,11 +1,11 @@
-//! Runs a source: connects, reads, hands over, acknowledges, and does all of it again when the connection is lost.
+//! Runs a source: connects, reads, hands over, acknowledges, and reconnects.
 //!
-//! Three loops run side by side on one task: one reads, one hands over in the order in which messages were read,
-//! one acknowledges. What waits between them is in [`Window`], which bounds it. A batch is read while the one
-//! before it is written and the one before that is acknowledged.
+//! Three loops share one task: one reads, one hands over in reading order, one acknowledges. [`Window`]
+//! bounds what is between them. A batch is read while the previous one is written and the one before that is
+//! acknowledged.
 //!
-//! Invariants: a message is acknowledged only after [`Verdict`] is known and durable; no message is handed over
-//! before those that were read earlier; whatever ends the loops, what was not acknowledged comes again.
+//! Invariants: a message is acknowledged only after its [`MessageVerdict`] is durable; no message is handed over
+//! before earlier ones; whatever ends the loops, unacknowledged messages come again.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::pin::Pin;
@@ -15,38 +15,36 @@ use std::time::Duration;
 use bytes::Bytes;
 use redrive::clock::wall_clock;
 use redrive_core::event::Event;
-use redrive_core::policy::answer::{BrokerError, Seen};
-use redrive_core::policy::breaker::{Phase, Transition};
+use redrive_core::policy::answer::{BrokerError, ReplyKind};
+use redrive_core::policy::breaker::{BreakerPhase, Transition};
 use redrive_core::policy::rule::Rule;
 use redrive_core::time::Timestamp;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::convert::Converter;
-use super::reconnect::{Reconnect, Turn};
+use super::reconnect::{Reconnect, ReconnectStep};
 use super::{
-    Acknowledge, Connection, Message, Messages, Partition, Read, Room, Settled, Source, SourceError,
-    SourceState, Token, Verdict,
+    AckToken, Acknowledge, MessageVerdict, Messages, Partition, ReadRoom, SettledMessage, Source,
+    SourceConnection, SourceError, SourceMessage, SourceRead, SourceState,
 };
 use crate::activity::Activity;
-use crate::runtime::{Handed, Node, SubmitError, WeakNode};
-use crate::store::door::{REFUSED_BODY_BYTES_MAX, RefusedBody};
+use crate::runtime::{HandOverResult, Node, SubmitError, WeakNode};
+use crate::store::access_store::{REFUSED_BODY_BYTES_MAX, RefusedBody};
 
-/// Messages of a source that are read and not acknowledged, and the bytes of their bodies.
-const WINDOW: Room = Room { messages: 1_024, bytes: 8 * 1024 * 1024 };
-/// Messages that are handed over at once, and written in one transaction.
+/// Messages and body bytes read and not acknowledged.
+const WINDOW: ReadRoom = ReadRoom { messages: 1_024, bytes: 8 * 1024 * 1024 };
 const BATCH_MAX: usize = 256;
-/// How long messages wait that could not be handed over: twice as long each time.
+/// The first and the longest delay before messages are handed over again.
 const AGAIN_AFTER: Duration = Duration::from_millis(20);
 const AGAIN_AFTER_MAX: Duration = Duration::from_secs(1);
-/// How often leases of messages are extended that wait here, and how often the lag is asked for.
+/// How often leases are extended and the lag is read.
 const EXTEND_EVERY: Duration = Duration::from_secs(10);
 const LAG_EVERY: Duration = Duration::from_secs(2);
-/// How long what was handed over may take to be acknowledged once the runner is told to stop.
+/// How long a stop may wait for acknowledgements.
 pub(super) const STOP_WITHIN: Duration = Duration::from_secs(5);
 
-/// What runs one source.
-pub(super) struct Runner {
+pub(super) struct SourceRunner {
     pub(super) name: String,
     pub(super) node: WeakNode,
     pub(super) source: Arc<dyn Source>,
@@ -54,39 +52,36 @@ pub(super) struct Runner {
     pub(super) stop: watch::Receiver<bool>,
 }
 
-/// A message in hand.
-struct Held {
+struct PendingMessage {
     event: Result<Arc<Event>, String>,
     body: Bytes,
     headers: Vec<(String, String)>,
     partition: Option<Partition>,
-    token: Token,
+    token: AckToken,
 }
 
-/// What the acknowledging half is to do.
-enum Act {
-    Settle { settled: Vec<Settled>, bytes: usize },
-    Extend(Vec<Token>),
+enum AckCommand {
+    Settle { settled: Vec<SettledMessage>, bytes: usize },
+    Extend(Vec<AckToken>),
 }
 
-/// What was handed over and could not be taken is given back with the reason.
-struct Ended {
-    settled: Vec<Settled>,
+/// The result of a batch; messages that were not accepted are returned with the reason.
+struct BatchOutcome {
+    settled: Vec<SettledMessage>,
     bytes: usize,
-    busy: Vec<Held>,
+    busy: Vec<PendingMessage>,
     why: Option<SubmitError>,
 }
 
-impl Runner {
-    /// Runs until it is told to stop or the node is gone.
+impl SourceRunner {
     pub(super) async fn run(mut self) {
         let mut reconnect = Reconnect::default();
         loop {
             let Some((node, rule)) = self.rule() else { return };
             let now = node.now();
             let permit = match reconnect.turn(&rule, now) {
-                Turn::Connect(permit) => permit,
-                Turn::Wait(until) => {
+                ReconnectStep::Connect(permit) => permit,
+                ReconnectStep::Wait(until) => {
                     drop(node);
                     tokio::select! {
                         biased;
@@ -130,7 +125,7 @@ impl Runner {
         });
         if was_down || turned.is_some() {
             let source = self.name.as_str();
-            tracing::info!(source, "source connected again");
+            tracing::info!(source, "source reconnected");
             node.publish_logged(Activity::alert(format!("source {source} is connected again")));
         }
     }
@@ -146,18 +141,17 @@ impl Runner {
             was_up
         });
         if was_up {
-            tracing::warn!(source, why, "source not connected, trying again");
+            tracing::warn!(source, why, "source disconnected, retrying");
             node.publish_logged(Activity::alert(format!("source {source} is not connected: {why}")));
         }
-        if turned.is_some_and(|turned| turned.to == Phase::Open) {
+        if turned.is_some_and(|turned| turned.to == BreakerPhase::Open) {
             tracing::warn!(source, why, "circuit breaker of the source opened");
         }
     }
 
-    /// Reads, hands over and acknowledges until the runner is told to stop, or the connection is lost.
     async fn serve(
         &mut self,
-        Connection { messages, acks }: Connection,
+        SourceConnection { messages, acks }: SourceConnection,
         limit: Duration,
         reconnect: &mut Reconnect,
     ) -> Result<(), SourceError> {
@@ -179,7 +173,7 @@ impl Runner {
         tokio::select! {
             served = serving => {
                 let ((), (), acks) = served?;
-                // One that hangs holds nothing that matters.
+                // A connection that hangs holds nothing of value.
                 let _ = tokio::time::timeout(STOP_WITHIN, acks.close()).await;
             }
             () = overdue => tracing::warn!(source = self.name, "source stopped before everything was acknowledged"),
@@ -187,24 +181,23 @@ impl Runner {
         Ok(())
     }
 
-    /// Hands over what was read, in its order, until reading ends.
     async fn hand_over(
         &self,
-        mut reads: mpsc::Receiver<Read>,
-        orders: mpsc::Sender<Act>,
+        mut reads: mpsc::Receiver<SourceRead>,
+        orders: mpsc::Sender<AckCommand>,
         window: &Window,
     ) -> Result<(), SourceError> {
-        let mut pending: VecDeque<Held> = VecDeque::new();
-        // What is taken away while its messages are being handed over.
+        let mut pending: VecDeque<PendingMessage> = VecDeque::new();
+        // Revoked while their messages are being handed over.
         let mut revoked: BTreeSet<Partition> = BTreeSet::new();
-        let mut handing: Option<Pin<Box<dyn Future<Output = Option<Ended>> + Send>>> = None;
-        let mut in_hand: Vec<Token> = Vec::new();
+        let mut handing: Option<Pin<Box<dyn Future<Output = Option<BatchOutcome>> + Send>>> = None;
+        let mut in_hand: Vec<AckToken> = Vec::new();
         let (mut again_at, mut again_after) = (Instant::now(), AGAIN_AFTER);
         let mut extend = ticks(EXTEND_EVERY);
         let mut is_reading = true;
         while is_reading || handing.is_some() {
             if handing.is_none() && !pending.is_empty() && again_at <= Instant::now() && is_reading {
-                let batch: Vec<Held> = pending.drain(..pending.len().min(BATCH_MAX)).collect();
+                let batch: Vec<PendingMessage> = pending.drain(..pending.len().min(BATCH_MAX)).collect();
                 in_hand = batch.iter().map(|held| Arc::clone(&held.token)).collect();
                 handing = Some(Box::pin(hand_over(self.node.clone(), self.name.clone(), batch)));
             }
@@ -222,27 +215,27 @@ impl Runner {
                     }
                     let (lost, busy): (Vec<_>, Vec<_>) =
                         ended.busy.into_iter().partition(|held| held.is_of(&revoked));
-                    window.release(lost.len(), lost.iter().map(Held::bytes).sum());
+                    window.release(lost.len(), lost.iter().map(PendingMessage::bytes).sum());
                     busy.into_iter().rev().for_each(|held| pending.push_front(held));
                     revoked.clear();
                     if !ended.settled.is_empty() {
-                        let act = Act::Settle { settled: ended.settled, bytes: ended.bytes };
+                        let act = AckCommand::Settle { settled: ended.settled, bytes: ended.bytes };
                         if orders.send(act).await.is_err() {
                             return Ok(());
                         }
                     }
                 }
                 read = reads.recv(), if is_reading => match read {
-                    Some(Read::Messages(messages)) => {
+                    Some(SourceRead::Messages(messages)) => {
                         let now = wall_clock();
                         pending.extend(messages.into_iter().map(|message| self.held(message, now)));
                         self.see_held(window);
                     }
-                    Some(Read::Revoked(partitions)) => {
+                    Some(SourceRead::Revoked(partitions)) => {
                         revoked.extend(partitions);
-                        let before = (pending.len(), pending.iter().map(Held::bytes).sum::<usize>());
+                        let before = (pending.len(), pending.iter().map(PendingMessage::bytes).sum::<usize>());
                         pending.retain(|held| !held.is_of(&revoked));
-                        let after = (pending.len(), pending.iter().map(Held::bytes).sum::<usize>());
+                        let after = (pending.len(), pending.iter().map(PendingMessage::bytes).sum::<usize>());
                         window.release(before.0 - after.0, before.1 - after.1);
                         if handing.is_none() {
                             revoked.clear();
@@ -254,8 +247,8 @@ impl Runner {
                 () = tokio::time::sleep_until(again_at), if handing.is_none() && !pending.is_empty() => {}
                 _ = extend.tick() => {
                     let waiting = pending.iter().map(|held| Arc::clone(&held.token));
-                    let held: Vec<Token> = in_hand.iter().map(Arc::clone).chain(waiting).collect();
-                    if !held.is_empty() && orders.send(Act::Extend(held)).await.is_err() {
+                    let held: Vec<AckToken> = in_hand.iter().map(Arc::clone).chain(waiting).collect();
+                    if !held.is_empty() && orders.send(AckCommand::Extend(held)).await.is_err() {
                         return Ok(());
                     }
                 }
@@ -264,17 +257,16 @@ impl Runner {
         Ok(())
     }
 
-    fn held(&self, message: Message, now: Timestamp) -> Held {
+    fn held(&self, message: SourceMessage, now: Timestamp) -> PendingMessage {
         let event = self.converter.event(&message, now).map(Arc::new);
-        let Message { partition, headers, body, token, .. } = message;
-        Held { event, body, headers, partition, token }
+        let SourceMessage { partition, headers, body, token, .. } = message;
+        PendingMessage { event, body, headers, partition, token }
     }
 
-    /// Acknowledges what was handed over, until nothing more comes.
     async fn acknowledge(
         &self,
         mut acks: Box<dyn Acknowledge>,
-        mut orders: mpsc::Receiver<Act>,
+        mut orders: mpsc::Receiver<AckCommand>,
         window: &Window,
         limit: Duration,
     ) -> Result<Box<dyn Acknowledge>, SourceError> {
@@ -284,13 +276,13 @@ impl Runner {
                 biased;
                 act = orders.recv() => match act {
                     None => return Ok(acks),
-                    Some(Act::Settle { settled, bytes }) => {
+                    Some(AckCommand::Settle { settled, bytes }) => {
                         let count = settled.len();
                         within(limit, acks.settle(settled)).await?;
                         window.release(count, bytes);
                         self.see_held(window);
                     }
-                    Some(Act::Extend(held)) => within(limit, acks.extend(held)).await?,
+                    Some(AckCommand::Extend(held)) => within(limit, acks.extend(held)).await?,
                 },
                 _ = lag.tick() => {
                     let lag = tokio::time::timeout(limit, acks.lag()).await.unwrap_or_default();
@@ -302,14 +294,14 @@ impl Runner {
         }
     }
 
-    fn saw(&self, ended: &Ended) {
+    fn saw(&self, ended: &BatchOutcome) {
         let Some(node) = self.node.upgrade() else { return };
         node.see_source(&self.name, |view| {
-            for Settled { verdict, .. } in &ended.settled {
+            for SettledMessage { verdict, .. } in &ended.settled {
                 match verdict {
-                    Verdict::Durable => view.durable += 1,
-                    Verdict::Duplicate => view.duplicates += 1,
-                    Verdict::Refused(_) => view.refused += 1,
+                    MessageVerdict::Durable => view.durable += 1,
+                    MessageVerdict::Duplicate => view.duplicates += 1,
+                    MessageVerdict::Refused(_) => view.refused += 1,
                 }
             }
             let state = match &ended.why {
@@ -330,7 +322,7 @@ impl Runner {
     }
 }
 
-impl Held {
+impl PendingMessage {
     fn bytes(&self) -> usize {
         self.body.len()
     }
@@ -340,11 +332,10 @@ impl Held {
     }
 }
 
-/// Reads for as long as there is room, until it is told to stop.
 async fn read(
     mut messages: Box<dyn Messages>,
     window: &Window,
-    reads: mpsc::Sender<Read>,
+    reads: mpsc::Sender<SourceRead>,
     mut stop: watch::Receiver<bool>,
     reconnect: &mut Reconnect,
 ) -> Result<(), SourceError> {
@@ -354,7 +345,7 @@ async fn read(
             _ = stop.wait_for(|stop| *stop) => return Ok(()),
             read = async { messages.next(window.room().await).await } => read?,
         };
-        if let Read::Messages(messages) = &read {
+        if let SourceRead::Messages(messages) = &read {
             reconnect.read();
             window.take(messages.len(), messages.iter().map(|message| message.body.len()).sum());
         }
@@ -364,21 +355,20 @@ async fn read(
     }
 }
 
-/// Hands over messages in their order; none if the node is gone.
-async fn hand_over(node: WeakNode, source: String, batch: Vec<Held>) -> Option<Ended> {
+async fn hand_over(node: WeakNode, source: String, batch: Vec<PendingMessage>) -> Option<BatchOutcome> {
     let node = node.upgrade()?;
     let events: Vec<Arc<Event>> = batch.iter().filter_map(|held| held.event.clone().ok()).collect();
     let mut handed = node.hand_over_in_order(&events).await.into_iter();
-    let mut ended = Ended { settled: Vec::new(), bytes: 0, busy: Vec::new(), why: None };
+    let mut ended = BatchOutcome { settled: Vec::new(), bytes: 0, busy: Vec::new(), why: None };
     for held in batch {
         let reason = match &held.event {
             Ok(_) => match handed.next()? {
-                Handed::Durable(_) => Ok(Verdict::Durable),
-                Handed::Duplicate(_) => Ok(Verdict::Duplicate),
-                Handed::Refused { first } => {
-                    Err(format!("another event with its source and id came before: {first}"))
+                HandOverResult::Durable(_) => Ok(MessageVerdict::Durable),
+                HandOverResult::Duplicate(_) => Ok(MessageVerdict::Duplicate),
+                HandOverResult::Refused { first } => {
+                    Err(format!("a different event with this source and id exists: {first}"))
                 }
-                Handed::Busy(error) => {
+                HandOverResult::Busy(error) => {
                     ended.why.get_or_insert(error);
                     ended.busy.push(held);
                     continue;
@@ -388,9 +378,9 @@ async fn hand_over(node: WeakNode, source: String, batch: Vec<Held>) -> Option<E
         };
         let verdict = match reason {
             Ok(verdict) => verdict,
-            // It is on record before upstream forgets it.
+            // Recorded before upstream forgets it.
             Err(reason) => match node.record_refused(held.refused(&source, &reason)).await {
-                Ok(()) => Verdict::Refused(reason),
+                Ok(()) => MessageVerdict::Refused(reason),
                 Err(error) => {
                     ended.why.get_or_insert(error);
                     ended.busy.push(held);
@@ -399,12 +389,12 @@ async fn hand_over(node: WeakNode, source: String, batch: Vec<Held>) -> Option<E
             },
         };
         ended.bytes += held.bytes();
-        ended.settled.push(Settled { token: held.token, verdict });
+        ended.settled.push(SettledMessage { token: held.token, verdict });
     }
     Some(ended)
 }
 
-impl Held {
+impl PendingMessage {
     fn refused(&self, source: &str, reason: &str) -> RefusedBody {
         RefusedBody {
             number: 0,
@@ -412,42 +402,40 @@ impl Held {
             source: source.to_owned(),
             reason: reason.to_owned(),
             headers: self.headers.clone(),
-            // A part of a large body would keep all of it in memory.
+            // A slice of a large body would keep all of it in memory.
             body: Bytes::copy_from_slice(&self.body[..self.body.len().min(REFUSED_BODY_BYTES_MAX)]),
             body_bytes: self.body.len() as u64,
         }
     }
 }
 
-/// What is read and not acknowledged.
 #[derive(Default)]
 struct Window {
-    used: Mutex<Used>,
+    used: Mutex<WindowUse>,
     freed: Notify,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Used {
+struct WindowUse {
     messages: usize,
     bytes: usize,
 }
 
 impl Window {
-    fn lock(&self) -> MutexGuard<'_, Used> {
+    fn lock(&self) -> MutexGuard<'_, WindowUse> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn used(&self) -> Used {
+    fn used(&self) -> WindowUse {
         *self.lock()
     }
 
-    /// How much may be read, as soon as that is something.
-    async fn room(&self) -> Room {
+    async fn room(&self) -> ReadRoom {
         loop {
             let freed = self.freed.notified();
-            let Used { messages, bytes } = self.used();
+            let WindowUse { messages, bytes } = self.used();
             if messages < WINDOW.messages && bytes < WINDOW.bytes {
-                return Room { messages: WINDOW.messages - messages, bytes: WINDOW.bytes - bytes };
+                return ReadRoom { messages: WINDOW.messages - messages, bytes: WINDOW.bytes - bytes };
             }
             freed.await;
         }
@@ -474,16 +462,11 @@ fn ticks(every: Duration) -> tokio::time::Interval {
     ticks
 }
 
-/// The same, within a limit.
 async fn within<T>(
     limit: Duration,
     doing: impl Future<Output = Result<T, SourceError>>,
 ) -> Result<T, SourceError> {
     tokio::time::timeout(limit, doing).await.unwrap_or_else(|_| {
-        Err(SourceError {
-            seen: Seen::Broker(BrokerError::TimedOut),
-            message: format!("no answer within {limit:?}"),
-            retry_after: None,
-        })
+        Err(SourceError::new(ReplyKind::Broker(BrokerError::TimedOut), format!("no answer within {limit:?}")))
     })
 }

@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex};
 
 use redrive_core::book::connectors::Endpoint;
 use redrive_core::book::connectors::Profile;
-use redrive_core::book::connectors::folder::{SOURCE, Spool};
-use redrive_core::policy::answer::{BrokerError, Seen};
+use redrive_core::book::connectors::folder::{FolderSettings, SOURCE};
+use redrive_core::policy::answer::{BrokerError, ReplyKind};
 use tempfile::TempDir;
 use tokio::sync::watch;
 
 use super::contract::{Bench, Upstream, event, ids, keeps};
 use super::*;
-use crate::connectors::{Doing, Drivers, SourceSite};
+use crate::connectors::{ConnectorFuture, Drivers, SourceSite};
 use crate::secret::Secrets;
 
 /// A queue in memory: what is not acknowledged when a connection ends is delivered again.
@@ -41,15 +41,11 @@ impl Script {
 }
 
 fn away() -> SourceError {
-    SourceError {
-        seen: Seen::Broker(BrokerError::Unavailable),
-        message: "away".to_owned(),
-        retry_after: None,
-    }
+    SourceError::new(ReplyKind::Broker(BrokerError::Unavailable), "away")
 }
 
 impl Source for Script {
-    fn connect(&self) -> Doing<'_, Result<Connection, SourceError>> {
+    fn connect(&self) -> ConnectorFuture<'_, Result<SourceConnection, SourceError>> {
         let is_away = self.change(|queue| {
             while let Some(message) = queue.delivered.pop_back() {
                 queue.waiting.push_front(message);
@@ -57,12 +53,12 @@ impl Source for Script {
             queue.is_away
         });
         let (messages, acks) = (Box::new(self.clone()), Box::new(self.clone()));
-        Box::pin(async move { if is_away { Err(away()) } else { Ok(Connection { messages, acks }) } })
+        Box::pin(async move { if is_away { Err(away()) } else { Ok(SourceConnection { messages, acks }) } })
     }
 }
 
 impl Messages for Script {
-    fn next(&mut self, room: Room) -> Doing<'_, Result<Read, SourceError>> {
+    fn next(&mut self, room: ReadRoom) -> ConnectorFuture<'_, Result<SourceRead, SourceError>> {
         Box::pin(async move {
             let mut changed = self.1.subscribe();
             loop {
@@ -77,7 +73,7 @@ impl Messages for Script {
                     read
                 };
                 if !read.is_empty() {
-                    return Ok(Read::Messages(read.into_iter().map(message).collect()));
+                    return Ok(SourceRead::Messages(read.into_iter().map(message).collect()));
                 }
                 changed.changed().await.map_err(|_| away())?;
             }
@@ -85,8 +81,8 @@ impl Messages for Script {
     }
 }
 
-fn message((number, body): (u64, String)) -> Message {
-    Message {
+fn message((number, body): (u64, String)) -> SourceMessage {
+    SourceMessage {
         id: number.to_string(),
         partition: None,
         headers: Vec::new(),
@@ -97,7 +93,7 @@ fn message((number, body): (u64, String)) -> Message {
 }
 
 impl Acknowledge for Script {
-    fn settle(&mut self, settled: Vec<Settled>) -> Doing<'_, Result<(), SourceError>> {
+    fn settle(&mut self, settled: Vec<SettledMessage>) -> ConnectorFuture<'_, Result<(), SourceError>> {
         self.change(|queue| {
             for one in settled {
                 let number = one.token.downcast_ref::<u64>().expect("a token of ours");
@@ -107,7 +103,7 @@ impl Acknowledge for Script {
         Box::pin(async { Ok(()) })
     }
 
-    fn lag(&mut self) -> Doing<'_, Option<u64>> {
+    fn lag(&mut self) -> ConnectorFuture<'_, Option<u64>> {
         let lag = self.change(|queue| queue.waiting.len() + queue.delivered.len());
         Box::pin(async move { Some(lag as u64) })
     }
@@ -118,7 +114,7 @@ impl Upstream for Script {
         Arc::new(self.clone())
     }
 
-    fn put(&self, bodies: Vec<String>) -> Doing<'_, ()> {
+    fn put(&self, bodies: Vec<String>) -> ConnectorFuture<'_, ()> {
         self.change(|queue| {
             for body in bodies {
                 queue.put += 1;
@@ -129,17 +125,17 @@ impl Upstream for Script {
         Box::pin(async {})
     }
 
-    fn unacknowledged(&self) -> Doing<'_, usize> {
+    fn unacknowledged(&self) -> ConnectorFuture<'_, usize> {
         let left = self.change(|queue| queue.waiting.len() + queue.delivered.len());
         Box::pin(async move { left })
     }
 
-    fn go_away(&self) -> Doing<'_, ()> {
+    fn go_away(&self) -> ConnectorFuture<'_, ()> {
         self.change(|queue| queue.is_away = true);
         Box::pin(async {})
     }
 
-    fn come_back(&self) -> Doing<'_, ()> {
+    fn come_back(&self) -> ConnectorFuture<'_, ()> {
         self.change(|queue| queue.is_away = false);
         Box::pin(async {})
     }
@@ -174,13 +170,13 @@ impl Spooled {
 
 impl Upstream for Spooled {
     fn source(&self) -> Arc<dyn Source> {
-        let settings = Spool { folder: self.path().to_string_lossy().into_owned(), keeps: false };
+        let settings = FolderSettings { folder: self.path().to_string_lossy().into_owned(), keeps: false };
         let endpoint = Endpoint::new(&SOURCE, Arc::new(settings), Profile::default());
         let site = SourceSite { name: "in", secrets: &Secrets::default() };
         Drivers::built_in().source(&endpoint, &site).expect("it is built in").expect("it can be made")
     }
 
-    fn put(&self, bodies: Vec<String>) -> Doing<'_, ()> {
+    fn put(&self, bodies: Vec<String>) -> ConnectorFuture<'_, ()> {
         let mut put = self.put.lock().expect("no test panics here");
         for body in bodies {
             *put += 1;
@@ -191,7 +187,7 @@ impl Upstream for Spooled {
         Box::pin(async {})
     }
 
-    fn unacknowledged(&self) -> Doing<'_, usize> {
+    fn unacknowledged(&self) -> ConnectorFuture<'_, usize> {
         let entries = std::fs::read_dir(self.path()).expect("it is there");
         let files = entries.filter(|entry| {
             entry.as_ref().is_ok_and(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()))
@@ -200,12 +196,12 @@ impl Upstream for Spooled {
         Box::pin(async move { count })
     }
 
-    fn go_away(&self) -> Doing<'_, ()> {
+    fn go_away(&self) -> ConnectorFuture<'_, ()> {
         std::fs::rename(self.path(), self.hidden()).expect("renamed");
         Box::pin(async {})
     }
 
-    fn come_back(&self) -> Doing<'_, ()> {
+    fn come_back(&self) -> ConnectorFuture<'_, ()> {
         std::fs::rename(self.hidden(), self.path()).expect("renamed");
         Box::pin(async {})
     }
@@ -224,7 +220,7 @@ fn a_message_is_a_cloudevent_or_made_one_by_templates() {
         let book = crate::target::call_test::book_of(&book);
         let converter = Converter::new("in", &book.sections().sources["in"].value);
         let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let message = Message { headers, ..message((7, body.to_owned())) };
+        let message = SourceMessage { headers, ..message((7, body.to_owned())) };
         converter.event(&message, Timestamp::EPOCH).map(|event| {
             let session = event.session.map(|session| session.to_string()).unwrap_or_default();
             format!("{} {} {} {session}", event.source, event.id, event.event_type)
@@ -257,21 +253,21 @@ fn a_message_is_a_cloudevent_or_made_one_by_templates() {
 /// Gives what a test says, and remembers what is acknowledged.
 #[derive(Clone, Default)]
 struct Steps {
-    reads: Arc<tokio::sync::Mutex<VecDeque<Read>>>,
+    reads: Arc<tokio::sync::Mutex<VecDeque<SourceRead>>>,
     acked: Arc<Mutex<Vec<u64>>>,
     connects: Arc<Mutex<usize>>,
 }
 
 impl Source for Steps {
-    fn connect(&self) -> Doing<'_, Result<Connection, SourceError>> {
+    fn connect(&self) -> ConnectorFuture<'_, Result<SourceConnection, SourceError>> {
         *self.connects.lock().expect("no test panics here") += 1;
         let (messages, acks) = (Box::new(self.clone()), Box::new(self.clone()));
-        Box::pin(async move { Ok(Connection { messages, acks }) })
+        Box::pin(async move { Ok(SourceConnection { messages, acks }) })
     }
 }
 
 impl Messages for Steps {
-    fn next(&mut self, _: Room) -> Doing<'_, Result<Read, SourceError>> {
+    fn next(&mut self, _: ReadRoom) -> ConnectorFuture<'_, Result<SourceRead, SourceError>> {
         Box::pin(async {
             loop {
                 if let Some(read) = self.reads.lock().await.pop_front() {
@@ -284,13 +280,13 @@ impl Messages for Steps {
 }
 
 impl Acknowledge for Steps {
-    fn settle(&mut self, settled: Vec<Settled>) -> Doing<'_, Result<(), SourceError>> {
+    fn settle(&mut self, settled: Vec<SettledMessage>) -> ConnectorFuture<'_, Result<(), SourceError>> {
         let numbers = settled.iter().map(|one| *one.token.downcast_ref::<u64>().expect("a token of ours"));
         self.acked.lock().expect("no test panics here").extend(numbers);
         Box::pin(async { Ok(()) })
     }
 
-    fn lag(&mut self) -> Doing<'_, Option<u64>> {
+    fn lag(&mut self) -> ConnectorFuture<'_, Option<u64>> {
         Box::pin(async { None })
     }
 }
@@ -300,19 +296,19 @@ impl Upstream for Steps {
         Arc::new(self.clone())
     }
 
-    fn put(&self, _: Vec<String>) -> Doing<'_, ()> {
+    fn put(&self, _: Vec<String>) -> ConnectorFuture<'_, ()> {
         Box::pin(async {})
     }
 
-    fn unacknowledged(&self) -> Doing<'_, usize> {
+    fn unacknowledged(&self) -> ConnectorFuture<'_, usize> {
         Box::pin(async { 0 })
     }
 
-    fn go_away(&self) -> Doing<'_, ()> {
+    fn go_away(&self) -> ConnectorFuture<'_, ()> {
         Box::pin(async {})
     }
 
-    fn come_back(&self) -> Doing<'_, ()> {
+    fn come_back(&self) -> ConnectorFuture<'_, ()> {
         Box::pin(async {})
     }
 }
@@ -322,18 +318,19 @@ async fn what_is_revoked_before_it_is_handed_over_is_dropped_and_not_acknowledge
     let steps = Steps::default();
     let bench = Bench::new(steps.clone());
     let of = |partition: &str, numbers: std::ops::Range<u64>| {
-        let number = |number: u64| Message {
+        let number = |number: u64| SourceMessage {
             partition: Some(partition.into()),
             ..message((number, event(usize::try_from(number).expect("a small number"))))
         };
-        Read::Messages(numbers.map(number).collect())
+        SourceRead::Messages(numbers.map(number).collect())
     };
     bench.pause().await;
     let sources = bench.start();
     // The service takes four while it is paused.
     steps.reads.lock().await.push_back(of("one", 0..6));
     bench.until("it is held", async || matches!(bench.view().state, SourceState::Held(_))).await;
-    let mut more = VecDeque::from([of("two", 6..8), Read::Revoked(vec!["one".into()]), of("one", 8..10)]);
+    let mut more =
+        VecDeque::from([of("two", 6..8), SourceRead::Revoked(vec!["one".into()]), of("one", 8..10)]);
     steps.reads.lock().await.append(&mut more);
     bench.until("all is read", async || steps.reads.lock().await.is_empty()).await;
     bench.until("the revoked are dropped", async || bench.view().held <= 4).await;

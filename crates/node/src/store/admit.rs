@@ -1,118 +1,111 @@
-//! Decides what becomes of a submission before anything of it is written: taken, known already, in
-//! conflict with an earlier event, or too much for a service.
+//! Decides whether a submission is accepted, a duplicate, in conflict with an earlier event, or over a backlog
+//! limit, before anything is written.
 //!
-//! Invariant: places are given without gaps, an event's first and its deliveries' after it; whoever carries
-//! out an admission writes exactly these.
+//! Invariant: sequence numbers have no gaps, the event's first and then its deliveries'; the caller writes exactly
+//! these.
 
 use std::collections::BTreeMap;
 
 use redrive_core::event::Event;
-use redrive_core::event::copies::Remembered;
+use redrive_core::event::copy_rule::RememberedKeys;
 use redrive_core::event::idempotency::DedupKey;
 use redrive_core::ids::{Receipt, Seq, ServiceName};
 use redrive_core::time::Timestamp;
 
-use super::{Addressee, Refusal, Seen, Submission, Submitted, Taken, WhenFull, derive};
+use super::{
+    AcceptedEvent, Addressee, Occurrence, OverflowPolicy, Submission, SubmissionRefusal, SubmittedEvent,
+    derive,
+};
 
-/// What a store knows that matters to a submission.
-pub(super) trait Ledger {
-    /// What may go wrong while looking.
+/// What admission asks of a store.
+pub(super) trait AdmissionLedger {
     type Error;
 
-    /// What was sent before with the same source and id: see [`Earlier::beside`].
-    fn find(&mut self, event: &Event, content: u64) -> Result<Option<Earlier>, Self::Error>;
+    /// The earlier event with the same source and id: see [`EarlierEvent::beside`].
+    fn find(&mut self, event: &Event, content: u64) -> Result<Option<EarlierEvent>, Self::Error>;
 
-    /// The event that was delivered before with that key, if it is still known.
-    fn find_key(&mut self, key: &[u8], now: Timestamp) -> Result<Option<Earlier>, Self::Error>;
+    /// The event delivered before under that key, if still remembered.
+    fn find_key(&mut self, key: &[u8], now: Timestamp) -> Result<Option<EarlierEvent>, Self::Error>;
 
-    /// What waits for a service, over all its channels.
     fn waiting(&self, service: &ServiceName) -> Backlog;
 }
 
-/// What is known of an event that came before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Earlier {
+pub(super) struct EarlierEvent {
     pub(super) seq: Seq,
     pub(super) content: u64,
     pub(super) deliveries: u32,
     pub(super) accepted_at: Timestamp,
-    /// When one of the same source and id was last accepted, and whether one is still kept.
-    pub(super) remembered: Remembered,
+    /// Of all events with this source and id.
+    pub(super) remembered: RememberedKeys,
 }
 
-impl Earlier {
-    /// Two of the same source and id: the one with that content is told of, else the first of them.
+impl EarlierEvent {
+    /// Of two events with the same source and id, prefers the one with that content, then the first.
     pub(super) fn beside(self, other: Self, content: u64) -> Self {
         let rank = |one: &Self| (one.content != content, one.seq);
-        let remembered = Remembered {
+        let remembered = RememberedKeys {
             last_at: self.remembered.last_at.max(other.remembered.last_at),
             kept: self.remembered.kept || other.remembered.kept,
         };
         Self { remembered, ..if rank(&self) <= rank(&other) { self } else { other } }
     }
 
-    fn taken(&self) -> Taken {
+    fn taken(&self) -> AcceptedEvent {
         let Self { seq, deliveries, accepted_at, .. } = *self;
-        Taken { receipt: Receipt::of(seq), seen: Seen::Again, deliveries, accepted_at }
+        AcceptedEvent { receipt: Receipt::of(seq), seen: Occurrence::Duplicate, deliveries, accepted_at }
     }
 }
 
-/// How much waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Backlog {
     pub(super) deliveries: u64,
     pub(super) bytes: u64,
 }
 
-/// What becomes of one event of a submission that is taken.
+/// What happens to one event of an accepted submission.
 #[derive(Debug)]
-pub(super) enum Admitted {
-    /// It is written.
-    New(New),
-    /// It is already.
-    Known(Taken),
+pub(super) enum EventAdmission {
+    New(NewEvent),
+    Known(AcceptedEvent),
 }
 
-/// An event with its places.
 #[derive(Debug)]
-pub(super) struct New {
+pub(super) struct NewEvent {
     pub(super) seq: Seq,
     pub(super) content: u64,
-    /// Of each addressee's delivery, which has the next place; none if it is a copy for that one.
-    pub(super) fits: Vec<Option<Fit>>,
-    /// The keys of its deliveries.
+    /// Per addressee; `None` if the event is a duplicate for it.
+    pub(super) fits: Vec<Option<BacklogFit>>,
     pub(super) keys: Vec<NewKey>,
 }
 
-/// A key that a delivery is known by from now on.
+/// A deduplication key of a delivery.
 #[derive(Debug)]
 pub(super) struct NewKey {
     pub(super) key: Vec<u8>,
     pub(super) until: Timestamp,
 }
 
-/// Whether there is room for a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fit {
-    /// There is.
+pub(super) enum BacklogFit {
     Waits,
-    /// There is not, and it is dead at once.
+    /// Dead-lettered at once.
     Overflows,
 }
 
-/// What becomes of each event of the submission, or why none of it is taken; `last` is the last place given.
-pub(super) fn admit<L: Ledger>(
+/// Decides for each event, or why all are refused; `last` is the last sequence number in use.
+pub(super) fn admit<L: AdmissionLedger>(
     ledger: &mut L,
     submission: &Submission,
     last: Seq,
     now: Timestamp,
-) -> Result<Result<Vec<Admitted>, Refusal>, L::Error> {
-    let mut added = Added::default();
-    let mut within: BTreeMap<DedupKey<'_>, Earlier> = BTreeMap::new();
-    let mut keys_within: BTreeMap<Vec<u8>, Earlier> = BTreeMap::new();
-    let mut admitted: Vec<Admitted> = Vec::with_capacity(submission.events.len());
+) -> Result<Result<Vec<EventAdmission>, SubmissionRefusal>, L::Error> {
+    let mut added = AddedBacklog::default();
+    let mut within: BTreeMap<DedupKey<'_>, EarlierEvent> = BTreeMap::new();
+    let mut keys_within: BTreeMap<Vec<u8>, EarlierEvent> = BTreeMap::new();
+    let mut admitted: Vec<EventAdmission> = Vec::with_capacity(submission.events.len());
     let mut next = last.next();
-    for (index, Submitted { event, routes }) in submission.events.iter().enumerate() {
+    for (index, SubmittedEvent { event, routes }) in submission.events.iter().enumerate() {
         let content = derive::content_hash(event);
         let earlier = match within.get(&event.dedup_key()) {
             Some(earlier) => Some(*earlier),
@@ -122,17 +115,18 @@ pub(super) fn admit<L: Ledger>(
             |to: &Addressee| earlier.is_some_and(|earlier| to.copies.recall(earlier.remembered, now));
         if let Some(earlier) = &earlier {
             if earlier.content != content && (routes.is_empty() || routes.iter().any(is_copy_for)) {
-                // What is refused with the rest of its submission has no receipt.
+                // An event refused with its submission has no receipt.
                 let first = (earlier.seq <= last).then_some(Receipt::of(earlier.seq));
-                return Ok(Err(Refusal::Conflict { index, first }));
+                return Ok(Err(SubmissionRefusal::Conflict { index, first }));
             }
             if routes.iter().all(is_copy_for) {
-                admitted.push(Admitted::Known(earlier.taken()));
+                admitted.push(EventAdmission::Known(earlier.taken()));
                 continue;
             }
         }
         let mut first = earlier;
-        let mut new = New { seq: next, content, fits: Vec::with_capacity(routes.len()), keys: Vec::new() };
+        let mut new =
+            NewEvent { seq: next, content, fits: Vec::with_capacity(routes.len()), keys: Vec::new() };
         for addressee in routes {
             let key = derive::copy_key(addressee, event);
             let mut before = earlier.filter(|_| is_copy_for(addressee));
@@ -149,47 +143,46 @@ pub(super) fn admit<L: Ledger>(
             }
             let Some(fit) = added.place(ledger, addressee, event) else {
                 let service = addressee.queue.service.clone();
-                return Ok(Err(Refusal::Full { index, service }));
+                return Ok(Err(SubmissionRefusal::Full { index, service }));
             };
             new.fits.push(Some(fit));
             new.keys.extend(key.map(|key| NewKey { key, until: now + addressee.copies.ttl }));
         }
         if let Some(first) = first.filter(|_| !routes.is_empty() && new.deliveries() == 0) {
-            admitted.push(Admitted::Known(first.taken()));
+            admitted.push(EventAdmission::Known(first.taken()));
             continue;
         }
-        // Most submissions are of one event, which meets no other there.
+        // Most submissions have one event.
         if submission.events.len() > 1 {
-            let remembered = Remembered { last_at: now, kept: true };
+            let remembered = RememberedKeys { last_at: now, kept: true };
             let deliveries = new.deliveries();
-            let this = Earlier { seq: next, content, deliveries, accepted_at: now, remembered };
+            let this = EarlierEvent { seq: next, content, deliveries, accepted_at: now, remembered };
             within.insert(event.dedup_key(), this);
             keys_within.extend(new.keys.iter().map(|new| (new.key.clone(), this)));
         }
         next = Seq::new(next.get() + 1 + u64::from(new.deliveries()));
-        admitted.push(Admitted::New(new));
+        admitted.push(EventAdmission::New(new));
     }
     Ok(Ok(admitted))
 }
 
-/// Who gets an event that nobody has wanted so far, with the keys of their deliveries.
+/// Addressees of a formerly unrouted event.
 #[derive(Debug)]
-pub(super) struct Routed<'a> {
+pub(super) struct RoutePlan<'a> {
     pub(super) to: Vec<&'a Addressee>,
     pub(super) keys: Vec<NewKey>,
 }
 
-/// Who of these gets an event that nobody has wanted so far: all for whom it is no copy by its key. None if it
-/// is for all, or if there is no room with one of them, whatever they say of too many: it is safe where it
-/// is, and can be routed when there is.
-pub(super) fn route<'a, L: Ledger>(
+/// Addressees of an unrouted event, without those for whom it is a duplicate. `None` if there are none or if one
+/// has no room, whatever its overflow policy: the event stays unrouted.
+pub(super) fn route<'a, L: AdmissionLedger>(
     ledger: &mut L,
     routes: &'a [Addressee],
     event: &Event,
     now: Timestamp,
-) -> Result<Option<Routed<'a>>, L::Error> {
-    let mut added = Added::default();
-    let mut found = Routed { to: Vec::with_capacity(routes.len()), keys: Vec::new() };
+) -> Result<Option<RoutePlan<'a>>, L::Error> {
+    let mut added = AddedBacklog::default();
+    let mut found = RoutePlan { to: Vec::with_capacity(routes.len()), keys: Vec::new() };
     for addressee in routes {
         let key = derive::copy_key(addressee, event);
         if let Some(key) = &key
@@ -197,7 +190,7 @@ pub(super) fn route<'a, L: Ledger>(
         {
             continue;
         }
-        if added.place(ledger, addressee, event) != Some(Fit::Waits) {
+        if added.place(ledger, addressee, event) != Some(BacklogFit::Waits) {
             return Ok(None);
         }
         found.to.push(addressee);
@@ -206,31 +199,33 @@ pub(super) fn route<'a, L: Ledger>(
     Ok(Some(found).filter(|found| !found.to.is_empty()))
 }
 
-impl New {
-    /// What the sender is told.
-    pub(super) fn taken(&self, now: Timestamp) -> Taken {
+impl NewEvent {
+    pub(super) fn taken(&self, now: Timestamp) -> AcceptedEvent {
         let receipt = Receipt::of(self.seq);
-        Taken { receipt, seen: Seen::First, deliveries: self.deliveries(), accepted_at: now }
+        AcceptedEvent { receipt, seen: Occurrence::First, deliveries: self.deliveries(), accepted_at: now }
     }
 
-    /// How many deliveries it has.
     fn deliveries(&self) -> u32 {
         deliveries(self.fits.iter().flatten().count())
     }
 }
 
-/// The number of deliveries of one event.
 pub(super) fn deliveries(count: usize) -> u32 {
     u32::try_from(count).expect("a rule book has fewer claims than that")
 }
 
-/// What a submission itself adds to the backlog of services; an event is wanted by few, so a list will do.
+/// Backlog added by the submission itself. Few addressees, so a list will do.
 #[derive(Default)]
-struct Added<'a>(Vec<(&'a ServiceName, Backlog)>);
+struct AddedBacklog<'a>(Vec<(&'a ServiceName, Backlog)>);
 
-impl<'a> Added<'a> {
-    /// Finds room for one more delivery; none if it is to be refused.
-    fn place<L: Ledger>(&mut self, ledger: &L, addressee: &'a Addressee, event: &Event) -> Option<Fit> {
+impl<'a> AddedBacklog<'a> {
+    /// `None` if the delivery is refused.
+    fn place<L: AdmissionLedger>(
+        &mut self,
+        ledger: &L,
+        addressee: &'a Addressee,
+        event: &Event,
+    ) -> Option<BacklogFit> {
         let service = &addressee.queue.service;
         let index = self.0.iter().position(|(name, _)| *name == service).unwrap_or_else(|| {
             self.0.push((service, ledger.waiting(service)));
@@ -244,11 +239,11 @@ impl<'a> Added<'a> {
         let bound = addressee.bound;
         if with_it.deliveries <= bound.deliveries_max && with_it.bytes <= bound.bytes_max {
             *backlog = with_it;
-            return Some(Fit::Waits);
+            return Some(BacklogFit::Waits);
         }
         match bound.when_full {
-            WhenFull::Refuse => None,
-            WhenFull::DeadLetter => Some(Fit::Overflows),
+            OverflowPolicy::Refuse => None,
+            OverflowPolicy::DeadLetter => Some(BacklogFit::Overflows),
         }
     }
 }

@@ -1,56 +1,54 @@
-//! What every store derives alike from an event and an addressee: whether two events are the same, which
-//! session a delivery keeps its place in, and what is said of a delivery that found no room.
+//! Values that every store derives alike from an event and its addressee: content hash, session lane, and the dead
+//! letter of a delivery without room.
 //!
-//! Invariant: hashes are stored, so what goes into them never changes.
+//! Invariant: hashes are stored, so their input never changes.
 
-use redrive_core::book::model::Order;
-use redrive_core::engine::{Death, Followers, QueueName};
+use redrive_core::book::model::DeliveryOrder;
+use redrive_core::engine::{DeadLetterInfo, QueueName, SessionFollowers};
 use redrive_core::event::Event;
-use redrive_core::event::attribute::{ContentType, ExtensionValue, SessionKey, Subject};
+use redrive_core::event::attribute::{ContentType, EventSubject, ExtensionValue, SessionKey};
 use redrive_core::ids::{ChannelName, ServiceName};
 use redrive_core::letters::envelope::Tier;
 use redrive_core::letters::fingerprint::Fingerprint;
 use redrive_core::letters::name_template;
-use redrive_core::policy::category::{Category, Code, codes};
+use redrive_core::policy::category::{Category, FailureCode, codes};
 use redrive_core::{hash, limits};
 
 use super::Addressee;
 use super::letter::ReassignScope;
 
-/// Of the extensions, the one that belongs to a trace and not to the event.
+/// Belongs to the trace, not to the event.
 const TRACE_STATE: &str = "tracestate";
 
-/// A hash of all that a sender who sends the same event again sends alike: its type, subject, session,
-/// content type, extensions and data.
+/// Hash of what a sender repeats when it resends an event: type, subject, session, content type, extensions, data.
 ///
-/// What may differ from one try to the next is left out: the time, which some clients stamp as they send,
-/// the correlation id, which gateways make up where there is none, and the trace.
+/// Excluded, because they may differ between tries: time (some clients stamp it when sending), correlation id
+/// (gateways may generate it) and trace.
 pub(super) fn content_hash(event: &Event) -> u64 {
     let Event { event_type, subject, content_type, session, extensions, data, .. } = event;
-    let mut parts = Parts::default();
+    let mut parts = HashInput::default();
     parts.text(event_type.as_str());
-    parts.maybe(subject.as_ref().map(Subject::as_str));
+    parts.maybe(subject.as_ref().map(EventSubject::as_str));
     parts.maybe(session.as_ref().map(SessionKey::as_str));
     parts.maybe(content_type.as_ref().map(ContentType::as_str));
     for (name, value) in extensions.iter().filter(|(name, _)| name.as_str() != TRACE_STATE) {
         parts.text(name.as_str());
         match value {
             ExtensionValue::Text(text) => parts.maybe(Some(text.as_str())),
-            // Headers know only texts, so the same event may come with `1` and with `"1"`.
+            // Headers carry only text, so `1` and `"1"` are the same.
             ExtensionValue::Integer(_) | ExtensionValue::Boolean(_) => parts.maybe(Some(&value.to_string())),
         }
     }
-    // The data have no bound worth copying for, so their own hash stands for them.
+    // Data may be large: hash them instead of copying.
     parts.0.extend_from_slice(&hash::stable_64(data, 0).to_le_bytes());
     hash::stable_64(&parts.0, 0)
 }
 
-/// The key of its own that a delivery is known by, if its rule has one and the event has it: apart from all
-/// keys of other rows.
+/// Deduplication key of a delivery, if its rule has one; distinct per queue and subscription.
 pub(super) fn copy_key(addressee: &Addressee, event: &Event) -> Option<Vec<u8>> {
     let key = addressee.copies.key_of(event)?;
     let QueueName { service, channel } = &*addressee.queue;
-    let mut parts = Parts::default();
+    let mut parts = HashInput::default();
     parts.text(service.as_str());
     parts.maybe(channel.as_ref().map(ChannelName::as_str));
     parts.text(&addressee.subscription);
@@ -63,102 +61,103 @@ pub(super) fn copy_key(addressee: &Addressee, event: &Event) -> Option<Vec<u8>> 
     Some(parts.0)
 }
 
-/// The session within whose order a delivery keeps its place, if it keeps one: a hash under the store's
-/// own seed. Two sessions that meet in one hash wait for each other, and nothing worse.
+/// Session lane of a delivery: a hash under the store's seed. Two sessions with the same hash wait for each other;
+/// nothing worse.
 pub(super) fn lane(seed: u64, addressee: &Addressee, event: &Event) -> Option<u64> {
     lane_in(seed, &addressee.queue, addressee.order, event)
 }
 
-/// The same for a delivery to that queue, whoever claimed the event.
-pub(super) fn lane_in(seed: u64, queue: &QueueName, order: Order, event: &Event) -> Option<u64> {
-    let session = event.session.as_ref().filter(|_| order != Order::None)?;
+/// The lane in a given queue.
+pub(super) fn lane_in(seed: u64, queue: &QueueName, order: DeliveryOrder, event: &Event) -> Option<u64> {
+    let session = event.session.as_ref().filter(|_| order != DeliveryOrder::None)?;
     let QueueName { service, channel } = queue;
-    let mut parts = Parts::default();
+    let mut parts = HashInput::default();
     parts.text(service.as_str());
     parts.maybe(channel.as_ref().map(ChannelName::as_str));
     parts.text(session.as_str());
     Some(hash::stable_64(&parts.0, seed))
 }
 
-/// What a letter is looked for by in place of a text, such as a session's key, under the store's own seed.
+/// Indexed instead of a text, such as a session key.
 pub(super) fn text_hash(seed: u64, text: &str) -> i64 {
     hash::stable_64(text.as_bytes(), seed).cast_signed()
 }
 
-/// Why a delivery is dead that came when too much was waiting.
-pub(super) fn overflow(to: &Addressee) -> Death {
+pub(super) fn overflow(to: &Addressee) -> DeadLetterInfo {
     let service = &to.queue.service;
-    undelivered(to, Code::of(codes::BACKLOG_FULL), format!("too much is waiting for {service} already"))
+    undelivered(to, FailureCode::of(codes::BACKLOG_FULL), format!("backlog of {service} is full"))
 }
 
-/// Why a delivery is dead that came when too many waited behind a dead letter of its session.
-pub(super) fn session_overflow(to: &Addressee) -> Death {
-    let message = "too many wait behind a dead letter that holds their session".to_owned();
-    undelivered(to, Code::of(codes::SESSION_FULL), message)
+pub(super) fn session_overflow(to: &Addressee) -> DeadLetterInfo {
+    let message = "too many deliveries wait behind a dead letter of the session".to_owned();
+    undelivered(to, FailureCode::of(codes::SESSION_FULL), message)
 }
 
-/// Why a delivery is dead that waited for a queue that the rule book has no more, or has without a row for it.
-pub(super) fn removed(queue: &QueueName, scope: &ReassignScope) -> Death {
+/// Dead letter of a delivery whose service or row was removed from the rule book.
+pub(super) fn removed(queue: &QueueName, scope: &ReassignScope) -> DeadLetterInfo {
     let QueueName { service, channel } = queue;
     let (code, message) = match scope {
-        ReassignScope::All => (codes::SERVICE_REMOVED, "the rule book has no such service any more"),
+        ReassignScope::All => (codes::SERVICE_REMOVED, "service was removed from the rule book"),
         ReassignScope::WithoutRule { .. } => {
-            (codes::RULE_REMOVED, "no row of the service takes this event any more")
+            (codes::RULE_REMOVED, "no row of the service matches this event any longer")
         }
     };
-    let (category, code, message) = (Category::Fatal, Code::of(code), message.to_owned());
+    let name = name_template::default_name(service, channel.as_ref());
+    let to = (service, name, service.to_string());
+    dead_at_once(to, Category::Fatal, FailureCode::of(code), message.to_owned(), SessionFollowers::Continue)
+}
+
+/// In a strict session it holds the deliveries behind it.
+fn undelivered(to: &Addressee, code: FailureCode, message: String) -> DeadLetterInfo {
+    let followers = match to.order {
+        DeliveryOrder::SessionStrict => SessionFollowers::Wait,
+        DeliveryOrder::None | DeliveryOrder::Session => SessionFollowers::Continue,
+    };
+    let to = (&to.queue.service, to.letter_name.to_string(), to.consumer_group.to_string());
+    dead_at_once(to, Category::Transient, code, message, followers)
+}
+
+/// The dead letter of a delivery that was never attempted.
+fn dead_at_once(
+    (service, name, consumer_group): (&ServiceName, String, String),
+    category: Category,
+    code: FailureCode,
+    message: String,
+    followers: SessionFollowers,
+) -> DeadLetterInfo {
     let fingerprint = Fingerprint::of(service, category, &code, &message);
-    Death {
+    let (failure_code, tier) = (code.clone(), Tier::Dead);
+    DeadLetterInfo {
         category,
-        failure_code: code.clone(),
         code,
-        tier: Tier::Dead,
+        failure_code,
+        tier,
         message,
         fingerprint,
-        name: name_template::default_name(service, channel.as_ref()),
-        consumer_group: service.to_string(),
-        followers: Followers::GoOn,
+        name,
+        consumer_group,
+        followers,
     }
 }
 
-/// In a session that a dead letter holds, this one holds those behind it too: its turn would come first.
-fn undelivered(to: &Addressee, code: Code, message: String) -> Death {
-    let category = Category::Transient;
-    let fingerprint = Fingerprint::of(&to.queue.service, category, &code, &message);
-    Death {
-        category,
-        failure_code: code.clone(),
-        code,
-        tier: Tier::Dead,
-        message,
-        fingerprint,
-        name: to.letter_name.to_string(),
-        consumer_group: to.consumer_group.to_string(),
-        followers: match to.order {
-            Order::SessionStrict => Followers::Wait,
-            Order::None | Order::Session => Followers::GoOn,
-        },
-    }
-}
-
-/// Stands between the service and the key in the memory of imports; no name has it.
+/// Not part of any name.
 const IMPORT_SEPARATOR: char = '\u{1f}';
 
-/// By what a letter from elsewhere is remembered: a key counts within its service alone.
+/// Import keys are scoped to their service.
 pub(super) fn import_key(service: &ServiceName, key: &str) -> String {
     format!("{service}{IMPORT_SEPARATOR}{key}")
 }
 
-/// The key as it was elsewhere. Earlier releases remembered it without the service.
+/// The original key. Earlier releases stored it without the service.
 pub(super) fn imported_as(remembered: &str) -> &str {
     remembered.split_once(IMPORT_SEPARATOR).map_or(remembered, |(_, key)| key)
 }
 
-/// Texts in a row, each behind its length: no two lists of texts give the same bytes.
+/// Length-prefixed texts: different lists never give the same bytes.
 #[derive(Default)]
-struct Parts(Vec<u8>);
+struct HashInput(Vec<u8>);
 
-impl Parts {
+impl HashInput {
     fn text(&mut self, text: &str) {
         self.0.extend_from_slice(&(text.len() as u64).to_le_bytes());
         self.0.extend_from_slice(text.as_bytes());

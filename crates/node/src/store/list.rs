@@ -1,36 +1,29 @@
-//! Lists of deliveries: what is asked for, and what is found.
+//! Queries for lists of deliveries.
 
 use redrive_core::book::pattern::EventPattern;
 use redrive_core::engine::QueueName;
 use redrive_core::event::Event;
 use redrive_core::ids::Seq;
 
-use super::{DeliveryView, StateName};
+use super::{DeliveryStateName, DeliveryView};
 
-/// Deliveries that one list looks at, at most: it goes on where it stopped when it is asked to.
-pub const LOOKED_AT_MAX: u64 = 20_000;
+/// Deliveries examined per query; the next query continues from there.
+pub const SCANNED_MAX: u64 = 20_000;
 
-/// Which deliveries to list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Filter {
-    /// Only of that service, or of that `service/channel`.
+pub struct DeliveryFilter {
+    /// `service` or `service/channel`.
     pub service: Option<String>,
-    /// Only in that state.
-    pub state: Option<StateName>,
-    /// Only of events of such a type.
+    pub state: Option<DeliveryStateName>,
     pub event_type: Option<EventPattern>,
-    /// Only of that session.
     pub session: Option<String>,
-    /// Only with that correlation id.
     pub correlation_id: Option<String>,
-    /// Only before that place; none begins with the latest.
+    /// `None` starts with the latest.
     pub before: Option<Seq>,
-    /// At most so many.
     pub rows_max: usize,
 }
 
-impl Filter {
-    /// Whether a queue is one that is asked for.
+impl DeliveryFilter {
     pub(super) fn takes_queue(&self, queue: &QueueName) -> bool {
         let is_meant = |wanted: &String| match wanted.split_once('/') {
             None => queue.service.as_str() == wanted,
@@ -42,7 +35,6 @@ impl Filter {
         self.service.as_ref().is_none_or(is_meant)
     }
 
-    /// Whether an event is one that is asked for.
     pub(super) fn takes_event(&self, event: &Event) -> bool {
         self.event_type.as_ref().is_none_or(|pattern| pattern.matches(event.event_type.as_str()))
             && self
@@ -54,19 +46,15 @@ impl Filter {
             })
     }
 
-    /// Whether events have to be looked at.
     pub(super) const fn asks_for_events(&self) -> bool {
         self.event_type.is_some() || self.session.is_some() || self.correlation_id.is_some()
     }
 }
 
-/// Deliveries that were found.
 #[derive(Clone, Debug, Default)]
-pub struct Listed {
-    /// The latest first.
+pub struct DeliveryPage {
     pub deliveries: Vec<DeliveryView>,
-    /// Before which place to go on, if there may be more.
+    /// Pass as `before` to continue; `None` at the end.
     pub next: Option<Seq>,
-    /// How many were looked at.
     pub looked_at: u64,
 }

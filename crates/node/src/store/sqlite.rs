@@ -1,50 +1,46 @@
-//! A store in one SQLite file, for a single process: nothing to install, nothing to run beside it.
+//! A store in one SQLite file, for a single process.
 //!
-//! A data folder holds the file `redrive.db`, what SQLite keeps beside it while it is open, and `lock`,
-//! which tells other processes to keep out and goes when the store is closed. One connection writes; it waits for the disk once a batch, and
-//! every table and index that a batch must touch grows at its end only. Readers have connections of their
-//! own, here or in another process.
+//! A data folder holds `redrive.db`, SQLite's companion files while it is open, and `lock`, which keeps other
+//! processes out and is removed on close. One connection writes and syncs once per batch; every table and index
+//! that a batch must touch grows at its end only. Readers have their own connections, in this or another process.
 //!
-//! Invariants: what a verb has changed in memory is what is durable, or the store says that it does not
-//! know and does nothing more until it is opened anew; a file that is damaged, newer or not ours is never
-//! changed.
+//! Invariants: memory agrees with what is durable, or the store reports that it does not know and refuses to work
+//! until reopened; a file that is damaged, newer or foreign is never changed.
 
-mod anchor;
+mod access_store;
 mod audit;
-mod chores;
-mod copy;
-mod core;
+mod backup;
+mod bloom;
+mod changes;
+mod commands;
 mod dedup;
 mod disk;
-mod door;
 mod encode;
 mod fault;
-mod filter;
-mod held;
+mod file_identity;
+mod housekeeping;
 mod imports;
 mod letters;
 mod lock;
-mod lost;
 mod names;
-mod notes;
-mod orders;
 mod purge;
 mod reader;
 mod reassign;
 mod recover;
 mod replay;
-mod replay_codec;
-mod replay_send;
 mod retention;
 mod rows;
 mod schema;
 mod select;
+mod session_order;
 mod settle;
 mod sql;
 mod state;
 #[cfg(test)]
 mod tests;
+mod transactions;
 mod wal;
+mod wal_scan;
 mod write;
 
 use std::fs;
@@ -54,49 +50,47 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::engine::{Load, Page};
+use redrive_core::engine::{LoadRequest, LoadedPage};
 use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 
-use self::anchor::Pinned;
-use self::copy::Copying;
-use self::core::{Core, Identity};
-use self::lock::{Lock, not_read};
-use self::lost::Walk;
+use self::backup::LiveBackup;
+use self::file_identity::PinnedFile;
+use self::lock::{FolderLock, not_read};
 use self::reader::SqliteReader;
+use self::transactions::{StoreIdentity, StoreWriter};
 pub use self::wal::WalBounds;
-use self::wal::{Checkpointer, Durable, Emptied};
+use self::wal::{Checkpointer, DurableFrames, LogCopy};
+use self::wal_scan::WalScan;
 use super::{
-    Backup, BackupProgress, Batch, Chores, Keep, Reader, Recovered, Room, Store, StoreError, Written,
+    Backup, BackupProgress, BatchResult, DiskRoom, HousekeepingStep, RecoveredState, RetentionRules, Store,
+    StoreError, StoreReader, WriteBatch,
 };
 use redrive::private;
 
-/// The file of a data folder.
 const FILE: &str = "redrive.db";
-/// The longest that one connection waits for another's lock.
+/// Longest wait for another connection's lock.
 const BUSY_MAX: Duration = Duration::from_millis(100);
 
-/// How a store is run; the default is right but for tests.
+/// The defaults suit everything but tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// With less than this free on its disk a store takes no new events, so that it can go on to settle.
+    /// With less free disk space the store accepts no new events, so that it can still settle.
     pub free_bytes_min: u64,
-    /// How many hashes of events stay in memory before they are sealed.
+    /// Event hashes kept in memory before they are sealed.
     pub run_length: usize,
-    /// The size of the write-ahead log.
     pub wal: WalBounds,
-    /// The seed of a store that is made; none draws one.
+    /// Seed of a new store; `None` draws one.
     pub seed: Option<u64>,
-    /// What is done about commits that a damaged log has lost.
-    pub loss: Loss,
+    pub loss: LossPolicy,
 }
 
-/// What is done about commits that cannot be read any more.
+/// What happens to commits that a damaged write-ahead log has lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Loss {
-    /// The store is not opened.
+pub enum LossPolicy {
+    /// The store does not open.
     Refused,
-    /// The store is opened without them.
+    /// The store opens without them.
     Accepted,
 }
 
@@ -107,116 +101,120 @@ impl Default for Options {
             run_length: 512 * 1024,
             wal: WalBounds::DEFAULT,
             seed: None,
-            loss: Loss::Refused,
+            loss: LossPolicy::Refused,
         }
     }
 }
 
-/// A store in a data folder.
 #[derive(Debug)]
 pub struct Sqlite {
     folder: PathBuf,
     options: Options,
-    writer: Writer,
-    /// Which store it was when it was last known.
-    was: Option<Identity>,
-    /// What of the log holds all that was committed in this run.
-    durable: Durable,
-    /// The last to go: it holds the database open until SQLite has let go of it.
-    lock: Lock,
+    writer: WriterSlot,
+    /// Identity when the store was last open.
+    was: Option<StoreIdentity>,
+    /// Frames of the log that hold all commits of this run.
+    durable: DurableFrames,
+    /// Dropped last: keeps the database open until SQLite has closed it.
+    lock: FolderLock,
 }
 
-/// Where the writing connection is.
+/// Owner of the writing connection.
 #[derive(Debug)]
-enum Writer {
-    /// With us.
-    Here(Box<Core>, Connection),
-    /// With a copy in the making.
-    Copying(Box<Copying>),
-    /// Nowhere: it is being moved, or could not be opened anew.
+enum WriterSlot {
+    Here(Box<StoreWriter>, Connection),
+    /// A backup in progress has it.
+    Copying(Box<LiveBackup>),
+    /// Being moved, or could not be reopened.
     Gone,
 }
 
 impl Sqlite {
-    /// Opens the store of a folder, and makes both if they are not there.
+    /// Opens the store of a folder; creates both if missing.
     pub fn open(folder: &Path, options: Options) -> Result<Self, StoreError> {
         private::make_folder(folder).map_err(|source| lock::not_opened(folder, &source))?;
-        let lock = Lock::take(folder)?;
-        let walk = look_for_losses(folder, options.loss, Durable::Unknown)?;
+        let lock = FolderLock::take(folder)?;
+        let walk = check_log(folder, options.loss, DurableFrames::Unknown)?;
         let writer = open_writer(folder, lock.database(), &options)?;
-        if let Writer::Here(_, connection) = &writer
-            && walk != Walk::Whole
+        if let WriterSlot::Here(_, connection) = &writer
+            && walk != WalScan::Whole
         {
             let _ = empty_log(connection);
         }
-        Ok(Self { folder: folder.to_owned(), options, writer, was: None, durable: Durable::Unknown, lock })
+        Ok(Self {
+            folder: folder.to_owned(),
+            options,
+            writer,
+            was: None,
+            durable: DurableFrames::Unknown,
+            lock,
+        })
     }
 
-    /// A reader of a folder's store, beside the process that owns it.
-    pub fn open_reader(folder: &Path) -> Result<Box<dyn Reader>, StoreError> {
+    /// Opens a reader beside the process that owns the folder.
+    pub fn open_reader(folder: &Path) -> Result<Box<dyn StoreReader>, StoreError> {
         let path = folder.join(FILE);
-        // SQLite would only say that it cannot open it. Opening it here to see why would free SQLite's locks when
-        // it is closed, those of the writer in this process too.
-        may_read(&path).map_err(|error| match copy::refuse_partial(folder) {
+        // SQLite's own error would not say why. Opening and closing the file here would drop SQLite's locks, the
+        // writer's in this process included.
+        may_read(&path).map_err(|error| match backup::refuse_partial(folder) {
             Ok(()) => not_read(folder, &error),
             Err(partial) => partial,
         })?;
         Ok(Box::new(SqliteReader::open(&path)?))
     }
 
-    /// The writing connection, so that tests can make it fail.
+    /// Lets tests make the writing connection fail.
     #[cfg(test)]
     pub(super) fn connection(&mut self) -> &mut Connection {
         match &mut self.writer {
-            Writer::Here(_, connection) => connection,
-            Writer::Copying(_) | Writer::Gone => panic!("the connection is elsewhere"),
+            WriterSlot::Here(_, connection) => connection,
+            WriterSlot::Copying(_) | WriterSlot::Gone => panic!("the connection is elsewhere"),
         }
     }
 
-    /// Does something with the writer, wherever it is.
-    fn ask<T: Send + 'static>(
+    /// Runs a task with the writer, on the backup's thread if one is in progress.
+    fn with_writer<T: Send + 'static>(
         &mut self,
-        task: impl FnOnce(&mut Core, &Connection) -> Result<T, StoreError> + Send + 'static,
+        task: impl FnOnce(&mut StoreWriter, &Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.forget_copy();
+        self.drop_abandoned_backup();
         match &mut self.writer {
-            Writer::Here(core, connection) => task(core, connection),
-            Writer::Copying(copying) => copying.ask(task),
-            Writer::Gone => Err(gone()),
+            WriterSlot::Here(core, connection) => task(core, connection),
+            WriterSlot::Copying(copying) => copying.with_writer(task),
+            WriterSlot::Gone => Err(gone()),
         }
     }
 
-    /// Ends a copy that nobody asks for any more.
-    fn forget_copy(&mut self) {
-        if matches!(&self.writer, Writer::Copying(copying) if copying.is_given_up()) {
-            self.end_copy();
+    fn drop_abandoned_backup(&mut self) {
+        if matches!(&self.writer, WriterSlot::Copying(copying) if copying.is_abandoned()) {
+            self.end_backup();
         }
     }
 
-    /// Takes the writer back from a copy in the making, which is given up.
-    fn end_copy(&mut self) {
-        self.writer = match std::mem::replace(&mut self.writer, Writer::Gone) {
-            Writer::Copying(copying) => {
-                let (core, connection) = copying.give_up();
-                Writer::Here(Box::new(core), connection)
+    /// Abandons a backup and takes the writer back.
+    fn end_backup(&mut self) {
+        self.writer = match std::mem::replace(&mut self.writer, WriterSlot::Gone) {
+            WriterSlot::Copying(copying) => {
+                let (core, connection) = copying.abandon();
+                WriterSlot::Here(Box::new(core), connection)
             }
             other => other,
         };
     }
 
-    fn start_copy(&mut self, step: &mut Backup) -> Result<(), StoreError> {
-        let target = copy::prepare(&step.folder)?;
-        let Writer::Here(core, connection) = std::mem::replace(&mut self.writer, Writer::Gone) else {
+    fn start_backup(&mut self, step: &mut Backup) -> Result<(), StoreError> {
+        let target = backup::prepare(&step.folder)?;
+        let WriterSlot::Here(core, connection) = std::mem::replace(&mut self.writer, WriterSlot::Gone) else {
             return Err(gone());
         };
         let begun = step.begun.insert(Arc::new(()));
-        match Copying::start(&step.folder, target, *core, connection, begun) {
+        match LiveBackup::start(&step.folder, target, *core, connection, begun) {
             Ok(copying) => {
-                self.writer = Writer::Copying(Box::new(copying));
+                self.writer = WriterSlot::Copying(Box::new(copying));
                 Ok(())
             }
             Err((core, connection, error)) => {
-                self.writer = Writer::Here(Box::new(core), connection);
+                self.writer = WriterSlot::Here(Box::new(core), connection);
                 Err(StoreError::NotWritten(error.into()))
             }
         }
@@ -224,10 +222,9 @@ impl Sqlite {
 }
 
 fn gone() -> StoreError {
-    StoreError::Unknown("the file could not be opened anew".into())
+    StoreError::Unknown("the database could not be reopened".into())
 }
 
-/// Whether this user may read the file.
 #[cfg(unix)]
 fn may_read(path: &Path) -> io::Result<()> {
     Ok(rustix::fs::access(path, rustix::fs::Access::READ_OK)?)
@@ -238,154 +235,154 @@ fn may_read(path: &Path) -> io::Result<()> {
     fs::metadata(path).map(drop)
 }
 
-/// Looks for commits that SQLite would leave out in silence, and refuses them unless that is wanted.
-fn look_for_losses(folder: &Path, loss: Loss, durable: Durable) -> Result<Walk, StoreError> {
-    let path = anchor::log_of(&folder.join(FILE));
-    let walk = lost::walk(&path, schema::PAGE_BYTES).map_err(|source| lock::not_opened(&path, &source))?;
+/// Finds commits that SQLite would drop silently; an error unless the loss is accepted.
+fn check_log(folder: &Path, loss: LossPolicy, durable: DurableFrames) -> Result<WalScan, StoreError> {
+    let path = file_identity::log_of(&folder.join(FILE));
+    let walk =
+        wal_scan::walk(&path, schema::PAGE_BYTES).map_err(|source| lock::not_opened(&path, &source))?;
     let walk = match (walk, durable) {
-        // All that was committed is before it: what is there was left by commits that failed.
-        (Walk::Lost { frame, .. }, Durable::Frames(frames)) if frame > frames => Walk::Unfinished,
+        // All commits of this run are before it: these frames are left from commits that failed.
+        (WalScan::Lost { frame, .. }, DurableFrames::Frames(frames)) if frame > frames => WalScan::Unfinished,
         (walk, _) => walk,
     };
     let shown = path.display();
     match (walk, loss) {
-        (Walk::Whole, _) => {}
-        (Walk::Unfinished, _) => {
-            tracing::warn!(path = %shown, "the last transaction of the write-ahead log cannot be read: left out");
+        (WalScan::Whole, _) => {}
+        (WalScan::Unfinished, _) => {
+            tracing::warn!(path = %shown, "last transaction of the write-ahead log is unreadable, ignored");
         }
-        (Walk::Lost { frame, commits }, Loss::Accepted) => {
-            tracing::error!(path = %shown, frame, commits, "the write-ahead log is damaged: commits are lost, as accepted");
+        (WalScan::Lost { frame, commits }, LossPolicy::Accepted) => {
+            tracing::error!(path = %shown, frame, commits, "write-ahead log damaged, loss of commits accepted");
         }
-        (Walk::Lost { frame, commits }, Loss::Refused) => {
+        (WalScan::Lost { frame, commits }, LossPolicy::Refused) => {
             return Err(StoreError::LostCommits { path, frame, commits });
         }
     }
     Ok(walk)
 }
 
-/// Starts the log anew, so that what is behind its last good commit is never taken for a loss.
-fn empty_log(connection: &Connection) -> Option<Emptied> {
+/// Restarts the log, so that frames after its last good commit never count as a loss.
+fn empty_log(connection: &Connection) -> Option<LogCopy> {
     let emptied = Checkpointer::empty(connection);
     match &emptied {
-        Ok(Emptied::Whole) => {}
-        Ok(Emptied::Partly) => tracing::warn!("the write-ahead log was not emptied: it is being read"),
-        Err(fault) => tracing::warn!(%fault, "the write-ahead log could not be emptied"),
+        Ok(LogCopy::Whole) => {}
+        Ok(LogCopy::Partly) => tracing::warn!("write-ahead log not truncated, a reader is active"),
+        Err(fault) => tracing::warn!(%fault, "write-ahead log could not be truncated"),
     }
     emptied.ok()
 }
 
-fn open_writer(folder: &Path, database: &fs::File, options: &Options) -> Result<Writer, StoreError> {
-    // Two stores must not share jitter and hashes, or who knows one would know the other.
+fn open_writer(folder: &Path, database: &fs::File, options: &Options) -> Result<WriterSlot, StoreError> {
+    // Stores must not share a seed, or knowing one would reveal the other.
     let seed = options.seed.unwrap_or_else(|| RandomState::new().hash_one(std::process::id()));
-    let (core, connection) = Core::open(&folder.join(FILE), database, options, seed)?;
-    Ok(Writer::Here(Box::new(core), connection))
+    let (core, connection) = StoreWriter::open(&folder.join(FILE), database, options, seed)?;
+    Ok(WriterSlot::Here(Box::new(core), connection))
 }
 
 impl Store for Sqlite {
-    fn recover(&mut self, now: Timestamp) -> Result<Recovered, StoreError> {
-        self.ask(move |core, connection| core.recover(connection, now))
+    fn recover(&mut self, now: Timestamp) -> Result<RecoveredState, StoreError> {
+        self.with_writer(move |core, connection| core.recover(connection, now))
     }
 
-    fn write(&mut self, batch: &Batch, now: Timestamp) -> Result<Written, StoreError> {
-        if let Writer::Here(core, connection) = &mut self.writer {
+    fn write(&mut self, batch: &WriteBatch, now: Timestamp) -> Result<BatchResult, StoreError> {
+        if let WriterSlot::Here(core, connection) = &mut self.writer {
             return core.write(connection, batch, now);
         }
         let batch = batch.clone();
-        self.ask(move |core, connection| core.write(connection, &batch, now))
+        self.with_writer(move |core, connection| core.write(connection, &batch, now))
     }
 
-    fn load(&mut self, load: &Load) -> Result<Page, StoreError> {
+    fn load(&mut self, load: &LoadRequest) -> Result<LoadedPage, StoreError> {
         let load = load.clone();
-        self.ask(move |core, connection| core.load(connection, &load))
+        self.with_writer(move |core, connection| core.load(connection, &load))
     }
 
-    fn housekeep(&mut self, keep: &Keep, now: Timestamp) -> Result<Chores, StoreError> {
+    fn housekeep(&mut self, keep: &RetentionRules, now: Timestamp) -> Result<HousekeepingStep, StoreError> {
         let keep = keep.clone();
-        self.ask(move |core, connection| core.housekeep(connection, &keep, now))
+        self.with_writer(move |core, connection| core.housekeep(connection, &keep, now))
     }
 
     fn back_up(&mut self, step: &mut Backup) -> Result<BackupProgress, StoreError> {
         if step.begun.is_none() {
-            self.end_copy();
-            self.start_copy(step)?;
+            self.end_backup();
+            self.start_backup(step)?;
         }
         let copying = match &self.writer {
-            Writer::Copying(copying) if copying.is_of(step.begun.as_ref()) => Some(copying),
-            Writer::Copying(_) | Writer::Here(..) | Writer::Gone => None,
+            WriterSlot::Copying(copying) if copying.is_of(step.begun.as_ref()) => Some(copying),
+            WriterSlot::Copying(_) | WriterSlot::Here(..) | WriterSlot::Gone => None,
         };
         let Some(copying) = copying else {
-            return Err(StoreError::NotWritten("the copy was given up, or is there already".into()));
+            return Err(StoreError::NotWritten("the backup was abandoned or is already complete".into()));
         };
         let progress = copying.step(step.pages_per_step)?;
         if progress.remaining > 0 {
             return Ok(progress);
         }
-        let Writer::Copying(copying) = std::mem::replace(&mut self.writer, Writer::Gone) else {
+        let WriterSlot::Copying(copying) = std::mem::replace(&mut self.writer, WriterSlot::Gone) else {
             unreachable!("it was there a moment ago");
         };
         let (core, connection, finished) = copying.finish();
-        self.writer = Writer::Here(Box::new(core), connection);
+        self.writer = WriterSlot::Here(Box::new(core), connection);
         finished.map(|()| progress)
     }
 
-    fn reader(&self) -> Result<Box<dyn Reader>, StoreError> {
+    fn reader(&self) -> Result<Box<dyn StoreReader>, StoreError> {
         Self::open_reader(&self.folder)
     }
 
     fn reopen(&mut self) -> Result<(), StoreError> {
-        self.end_copy();
+        self.end_backup();
         let path = self.folder.join(FILE);
-        if let Writer::Here(core, connection) = &mut self.writer {
+        if let WriterSlot::Here(core, connection) = &mut self.writer {
             self.was = Some(core.identity());
-            if core.durable() != Durable::AsFound {
+            if core.durable() != DurableFrames::AsFound {
                 self.durable = core.durable();
             }
-            // Readers would stay on a log that is gone, beside a writer on a new one.
+            // Otherwise readers would stay on the deleted log and the writer use a new one.
             core.check_place(connection)?;
         }
-        // A folder that has gone away must not get a new, empty store in its place, nor another one.
+        // Never create an empty store where a folder was moved away.
         let fail = |source: io::Error| lock::not_opened(&path, &source);
-        Pinned::new(&path, self.lock.database()).map_err(fail)?.check()?;
-        // Before the file is closed, which may take the log away.
-        // A loss was accepted for one start, not for the rest of the run.
-        let walk = look_for_losses(&self.folder, Loss::Refused, self.durable)?;
-        // What holds the file must let go of it first.
-        self.writer = Writer::Gone;
+        PinnedFile::new(&path, self.lock.database()).map_err(fail)?.check()?;
+        // Must come before closing the file, which may remove the log. An accepted loss covers one start, not the
+        // rest of the run.
+        let walk = check_log(&self.folder, LossPolicy::Refused, self.durable)?;
+        // Close the old connection first.
+        self.writer = WriterSlot::Gone;
         let writer = open_writer(&self.folder, self.lock.database(), &self.options)?;
-        // A commit that failed may have left its frames.
-        if let Writer::Here(_, connection) = &writer
-            && walk != Walk::Whole
-            && empty_log(connection) == Some(Emptied::Whole)
+        // A failed commit may have left frames.
+        if let WriterSlot::Here(_, connection) = &writer
+            && walk != WalScan::Whole
+            && empty_log(connection) == Some(LogCopy::Whole)
         {
-            self.durable = Durable::Frames(0);
+            self.durable = DurableFrames::Frames(0);
         }
-        if let (Writer::Here(core, _), Some(was)) = (&writer, &self.was)
+        if let (WriterSlot::Here(core, _), Some(was)) = (&writer, &self.was)
             && core.identity() != *was
         {
-            let reason = "it is another store than the one that was there before".to_owned();
+            let reason = "it is a different store than before".to_owned();
             return Err(StoreError::Damaged { what: path.display().to_string(), reason });
         }
         self.writer = writer;
         Ok(())
     }
 
-    fn has_room(&mut self) -> Result<Room, StoreError> {
-        self.ask(Core::check_place)?;
-        // Rows that were deleted leave their pages to new ones, which take no more of the disk.
-        let within = self.ask(|_, connection| Core::free_bytes(connection)).unwrap_or(0);
+    fn has_room(&mut self) -> Result<DiskRoom, StoreError> {
+        self.with_writer(StoreWriter::check_place)?;
+        // Free pages within the file are reused first.
+        let within = self.with_writer(|_, connection| StoreWriter::free_bytes(connection)).unwrap_or(0);
         disk::room(&self.folder, within, self.options.free_bytes_min)
     }
 
     fn close(mut self: Box<Self>, now: Timestamp) -> Result<(), StoreError> {
-        self.end_copy();
-        self.ask(move |core, connection| core.close(connection, now))
+        self.end_backup();
+        self.with_writer(move |core, connection| core.close(connection, now))
     }
 }
 
-/// Makes one batch durable in the store of a folder that nobody serves, and makes both if they are not there.
-///
-/// It is a short run of its own: whoever serves the folder next finds how long nobody was there, as ever.
-pub fn write_once(folder: &Path, batch: &Batch, now: Timestamp) -> Result<Written, StoreError> {
+/// Writes one batch to a folder that no server is using; creates both if missing. It counts as a short run of its
+/// own.
+pub fn write_once(folder: &Path, batch: &WriteBatch, now: Timestamp) -> Result<BatchResult, StoreError> {
     let mut store = Box::new(Sqlite::open(folder, Options::default())?);
     let now = store.recover(now)?.resumes_at;
     let written = store.write(batch, now)?;
@@ -393,29 +390,26 @@ pub fn write_once(folder: &Path, batch: &Batch, now: Timestamp) -> Result<Writte
     Ok(written)
 }
 
-/// What [`compact`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Compacted {
-    /// The size of the file before.
+pub struct CompactionResult {
     pub bytes_before: u64,
-    /// The size of the file now.
     pub bytes_after: u64,
 }
 
-/// Writes the store of a folder anew, without the room that deleted rows have left; nobody else may use it.
-pub fn compact(folder: &Path) -> Result<Compacted, StoreError> {
+/// Rewrites the file without free pages. No other process may use the folder.
+pub fn compact(folder: &Path) -> Result<CompactionResult, StoreError> {
     let path = folder.join(FILE);
     let bytes = || match fs::metadata(&path) {
         Ok(found) => Ok(found.len()),
         Err(source) => Err(lock::not_opened(&path, &source)),
     };
     let bytes_before = bytes()?;
-    let _lock = Lock::take(folder)?;
-    look_for_losses(folder, Loss::Refused, Durable::Unknown)?;
+    let _lock = FolderLock::take(folder)?;
+    check_log(folder, LossPolicy::Refused, DurableFrames::Unknown)?;
     let connection = schema::open(&path, 0)?;
-    // The new copy is made beside the file, not in memory: it may be large.
+    // The temporary copy may be too large for memory.
     connection.execute_batch("PRAGMA temp_store = file; VACUUM")?;
     connection.pragma_update_and_check(None, "wal_checkpoint", "truncate", |_| Ok(()))?;
     drop(connection);
-    Ok(Compacted { bytes_before, bytes_after: bytes()? })
+    Ok(CompactionResult { bytes_before, bytes_after: bytes()? })
 }

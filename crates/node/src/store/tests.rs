@@ -1,16 +1,16 @@
 //! The contract that every store keeps: one table of scenarios, run against each implementation.
 
+mod access_store;
 mod bench;
 mod checks;
+mod commands;
 mod copies;
 mod desk;
-mod door;
 mod file;
 mod intake;
 mod letters;
 mod model;
 mod order;
-mod orders;
 mod paging;
 mod recovery;
 mod removed;
@@ -28,7 +28,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 use super::sqlite::{Options, Sqlite};
-use super::{Reader, Store};
+use super::{Store, StoreReader};
 use bench::Bench;
 use twin::Twin;
 
@@ -48,8 +48,8 @@ fn scenarios() -> impl Iterator<Item = Scenario> {
         replays::SCENARIOS,
         replay_steps::SCENARIOS,
         strict::SCENARIOS,
-        orders::SCENARIOS,
-        door::SCENARIOS,
+        commands::SCENARIOS,
+        access_store::SCENARIOS,
     ];
     all.into_iter().flatten().copied()
 }
@@ -89,7 +89,7 @@ impl DataFolder {
         Sqlite::open(self.path(), options).expect("it opens")
     }
 
-    pub(crate) fn reader(&self) -> Box<dyn Reader> {
+    pub(crate) fn reader(&self) -> Box<dyn StoreReader> {
         Sqlite::open_reader(self.path()).expect("it opens")
     }
 }

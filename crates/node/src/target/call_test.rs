@@ -5,25 +5,25 @@ use std::sync::Arc;
 use bytes::Bytes;
 use redrive_core::book::connectors::built_in;
 use redrive_core::book::{self, RuleBook};
-use redrive_core::engine::{Call, CallId, QueueName, Waiting};
+use redrive_core::engine::{CallId, PendingDelivery, QueueName, TargetCall};
 use redrive_core::event::idempotency::delivery_id;
 use redrive_core::event::{self, Event, Incoming};
 use redrive_core::ids::{Attempt, Seq, ServiceName};
 use redrive_core::time::Timestamp;
 
 /// A call with those limits on its parts.
-pub(crate) fn call(timeout: &str, deliveries: Vec<Waiting>) -> Arc<Call> {
+pub(crate) fn call(timeout: &str, deliveries: Vec<PendingDelivery>) -> Arc<TargetCall> {
     call_retried("standard", timeout, deliveries)
 }
 
 /// The same by another policy for retries.
-pub(crate) fn call_retried(retry: &str, timeout: &str, deliveries: Vec<Waiting>) -> Arc<Call> {
+pub(crate) fn call_retried(retry: &str, timeout: &str, deliveries: Vec<PendingDelivery>) -> Arc<TargetCall> {
     let book = format!(
         "version: 1\nservices:\n  shop:\n    target: {{ http: \"http://127.0.0.1:1/\" }}\n    timeout: {timeout}\n    retry: {retry}\n    events: [orders.placed]\n"
     );
     let book = Arc::new(book_of(&book));
     let rule = Arc::clone(book.rule("shop", None, "orders.placed").expect("the book has it"));
-    Arc::new(Call {
+    Arc::new(TargetCall {
         id: CallId(1),
         queue: Arc::new(queue()),
         deliveries,
@@ -44,14 +44,14 @@ pub(crate) fn queue() -> QueueName {
 }
 
 /// The delivery at that place of an event with those headers and that body.
-pub(crate) fn delivery(seq: u64, headers: &[(&str, &str)], body: &str) -> Waiting {
+pub(crate) fn delivery(seq: u64, headers: &[(&str, &str)], body: &str) -> PendingDelivery {
     let headers: Vec<(String, String)> =
         headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let body = Bytes::copy_from_slice(body.as_bytes());
     let parsed = event::parse(Incoming { headers: &headers, body: &body }).expect("an event");
     let event: Event = parsed.into_events().remove(0);
     let queue = queue();
-    Waiting {
+    PendingDelivery {
         id: delivery_id(Seq::new(seq), event.dedup_key(), &queue.service, None),
         queue: Arc::new(queue),
         sequence: event.session.as_ref().map(|_| Seq::new(seq)),
@@ -68,7 +68,7 @@ pub(crate) fn delivery(seq: u64, headers: &[(&str, &str)], body: &str) -> Waitin
 }
 
 /// A small event with that id.
-pub(crate) fn order(seq: u64, id: &str) -> Waiting {
+pub(crate) fn order(seq: u64, id: &str) -> PendingDelivery {
     let headers = [
         ("ce-specversion", "1.0"),
         ("ce-id", id),

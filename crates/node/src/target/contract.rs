@@ -1,46 +1,37 @@
-//! The contract that every target keeps: scenarios with the real other side.
+//! The contract of every target: scenarios with the real other side.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::engine::{Call, Ending};
-use redrive_core::policy::answer::Reply;
+use redrive_core::engine::{Ending, TargetCall};
+use redrive_core::policy::answer::TargetReply;
 use redrive_core::policy::category::Category;
 use redrive_core::policy::classify::{Outcome, classify};
 
 use super::Target;
 use super::call_test::{call, order};
-use crate::connectors::Doing;
+use crate::connectors::ConnectorFuture;
 
-/// What may pass beyond a call's limit on a machine that is busy.
 const BUSY: Duration = Duration::from_secs(10);
-/// Calls at once.
 const CALLS: u64 = 20;
 
-/// How the other side behaves.
+/// The behaviour of the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mood {
-    /// It takes what comes.
+pub enum DownstreamMood {
     Takes,
-    /// It says that it cannot now.
     Fails,
-    /// It takes a call and never ends it.
     Hangs,
-    /// It cannot be reached.
     Away,
 }
 
-/// The other side of a target: a server, a program, a pipe.
 pub trait Downstream: Send + Sync {
-    /// The target, as its driver makes it.
     fn target(&self) -> Arc<dyn Target>;
-    /// Behaves like that from now on; false if it cannot.
-    fn set_mood(&self, mood: Mood) -> Doing<'_, bool>;
-    /// The ids of the events that it has taken, in any order.
-    fn taken(&self) -> Doing<'_, Vec<String>>;
+    /// Returns false if it cannot behave so.
+    fn set_mood(&self, mood: DownstreamMood) -> ConnectorFuture<'_, bool>;
+    fn taken(&self) -> ConnectorFuture<'_, Vec<String>>;
 }
 
-/// Plays every scenario.
+/// Runs every scenario.
 ///
 /// # Panics
 ///
@@ -48,20 +39,20 @@ pub trait Downstream: Send + Sync {
 pub async fn keeps(other: &dyn Downstream) {
     let target = other.target();
     what_is_taken_is_there(other, &*target).await;
-    for mood in [Mood::Fails, Mood::Hangs, Mood::Away] {
+    for mood in [DownstreamMood::Fails, DownstreamMood::Hangs, DownstreamMood::Away] {
         what_is_not_taken_is_a_failure(other, &*target, mood).await;
     }
     many_at_once_all_end(other, &target).await;
 }
 
 async fn what_is_taken_is_there(other: &dyn Downstream, target: &dyn Target) {
-    assert!(other.set_mood(Mood::Takes).await, "every other side can take something");
+    assert!(other.set_mood(DownstreamMood::Takes).await, "every other side can take something");
     assert_eq!(outcome(target, 1, "first", "30s").await, Ok(()));
     assert_eq!(other.taken().await, ["first"]);
 }
 
-/// It ends within its limit, says that it failed, and the next call is taken once the other side is well.
-async fn what_is_not_taken_is_a_failure(other: &dyn Downstream, target: &dyn Target, mood: Mood) {
+/// The call ends within its limit as a failure, and the next one succeeds after recovery.
+async fn what_is_not_taken_is_a_failure(other: &dyn Downstream, target: &dyn Target, mood: DownstreamMood) {
     if !other.set_mood(mood).await {
         return;
     }
@@ -70,7 +61,7 @@ async fn what_is_not_taken_is_a_failure(other: &dyn Downstream, target: &dyn Tar
     let failed = ending.await.unwrap_or_else(|_| panic!("{mood:?}: the call goes on beyond its limit"));
     let category = failed.expect_err("the other side has not taken it");
     assert_ne!(category, Category::Invalid, "{mood:?}: nothing is wrong with the event");
-    assert!(other.set_mood(Mood::Takes).await, "it was well before");
+    assert!(other.set_mood(DownstreamMood::Takes).await, "it was well before");
     let id = format!("after-{mood:?}");
     assert_eq!(outcome(target, 3, &id, "30s").await, Ok(()), "{mood:?} is over");
     assert!(other.taken().await.contains(&id), "{mood:?}: what is delivered is there");
@@ -90,10 +81,9 @@ async fn many_at_once_all_end(other: &dyn Downstream, target: &Arc<dyn Target>) 
     }
 }
 
-/// Delivers an event; on a failure its category.
 async fn outcome(target: &dyn Target, seq: u64, id: &str, limit: &str) -> Result<(), Category> {
-    let call: Arc<Call> = call(limit, vec![order(seq, id)]);
-    let reply: Reply = match target.call(Arc::clone(&call)).await {
+    let call: Arc<TargetCall> = call(limit, vec![order(seq, id)]);
+    let reply: TargetReply = match target.call(Arc::clone(&call)).await {
         Ending::Reply(reply) | Ending::Ran { reply, .. } => reply,
         other => panic!("a call of one event has one answer: {other:?}"),
     };

@@ -14,10 +14,10 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::Target;
 use super::call_test::book_of;
-use super::contract::{Downstream, Mood, keeps};
+use super::contract::{Downstream, DownstreamMood, keeps};
 use super::log::LogTarget;
 use super::registry::Targets;
-use crate::connectors::Doing;
+use crate::connectors::ConnectorFuture;
 use crate::secret::Secrets;
 
 /// The target that stands like that in a book.
@@ -32,7 +32,7 @@ fn made(target: &str) -> Arc<dyn Target> {
 
 struct Loopback {
     address: SocketAddr,
-    mood: Arc<Mutex<Mood>>,
+    mood: Arc<Mutex<DownstreamMood>>,
     taken: Arc<Mutex<Vec<String>>>,
     serving: Mutex<Option<JoinHandle<()>>>,
 }
@@ -44,14 +44,14 @@ impl Loopback {
         drop(listener);
         Self {
             address,
-            mood: Arc::new(Mutex::new(Mood::Takes)),
+            mood: Arc::new(Mutex::new(DownstreamMood::Takes)),
             taken: Arc::default(),
             serving: Mutex::default(),
         }
     }
 }
 
-async fn serve(listener: TcpListener, mood: Arc<Mutex<Mood>>, taken: Arc<Mutex<Vec<String>>>) {
+async fn serve(listener: TcpListener, mood: Arc<Mutex<DownstreamMood>>, taken: Arc<Mutex<Vec<String>>>) {
     // Dropped with the listener, and the connections with it.
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
@@ -59,21 +59,21 @@ async fn serve(listener: TcpListener, mood: Arc<Mutex<Mood>>, taken: Arc<Mutex<V
     }
 }
 
-async fn answer(mut stream: TcpStream, mood: Arc<Mutex<Mood>>, taken: Arc<Mutex<Vec<String>>>) {
+async fn answer(mut stream: TcpStream, mood: Arc<Mutex<DownstreamMood>>, taken: Arc<Mutex<Vec<String>>>) {
     let mut buffer = [0; 4_096];
     // Small requests come in one piece.
     while let Ok(length @ 1..) = stream.read(&mut buffer).await {
         let now = *mood.lock().expect("no test panics here");
         let status = match now {
-            Mood::Takes => {
+            DownstreamMood::Takes => {
                 let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
                 let id =
                     text.lines().find_map(|line| line.strip_prefix("ce-id: ")).expect("an id").to_owned();
                 taken.lock().expect("no test panics here").push(id);
                 "200 OK"
             }
-            Mood::Fails => "503 Service Unavailable",
-            Mood::Hangs | Mood::Away => std::future::pending().await,
+            DownstreamMood::Fails => "503 Service Unavailable",
+            DownstreamMood::Hangs | DownstreamMood::Away => std::future::pending().await,
         };
         let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
         if stream.write_all(answer.as_bytes()).await.is_err() {
@@ -87,7 +87,7 @@ impl Downstream for Loopback {
         made(&format!("{{ http: \"http://{}/\" }}", self.address))
     }
 
-    fn set_mood(&self, mood: Mood) -> Doing<'_, bool> {
+    fn set_mood(&self, mood: DownstreamMood) -> ConnectorFuture<'_, bool> {
         Box::pin(async move {
             *self.mood.lock().expect("no test panics here") = mood;
             let before = self.serving.lock().expect("no test panics here").take();
@@ -95,7 +95,7 @@ impl Downstream for Loopback {
                 before.abort();
                 let _ = before.await;
             }
-            if mood != Mood::Away {
+            if mood != DownstreamMood::Away {
                 let listener = TcpListener::bind(self.address).await.expect("the port is free again");
                 let serving = serve(listener, Arc::clone(&self.mood), Arc::clone(&self.taken));
                 *self.serving.lock().expect("no test panics here") = Some(tokio::spawn(serving));
@@ -104,7 +104,7 @@ impl Downstream for Loopback {
         })
     }
 
-    fn taken(&self) -> Doing<'_, Vec<String>> {
+    fn taken(&self) -> ConnectorFuture<'_, Vec<String>> {
         let taken = self.taken.lock().expect("no test panics here").clone();
         Box::pin(async move { taken })
     }
@@ -144,15 +144,15 @@ impl Downstream for Script {
         made(&format!("{{ exec: [\"{}\"], grace: 100ms }}", self.0.path().join("work").display()))
     }
 
-    fn set_mood(&self, mood: Mood) -> Doing<'_, bool> {
+    fn set_mood(&self, mood: DownstreamMood) -> ConnectorFuture<'_, bool> {
         let (work, away) = (self.0.path().join("work"), self.0.path().join("away"));
         let stated = match mood {
-            Mood::Takes => "takes",
-            Mood::Fails => "fails",
-            Mood::Hangs | Mood::Away => "hangs",
+            DownstreamMood::Takes => "takes",
+            DownstreamMood::Fails => "fails",
+            DownstreamMood::Hangs | DownstreamMood::Away => "hangs",
         };
         fs::write(self.0.path().join("mood"), stated).expect("written");
-        if mood == Mood::Away {
+        if mood == DownstreamMood::Away {
             fs::rename(&work, &away).expect("renamed");
         } else if away.exists() {
             fs::rename(&away, &work).expect("renamed");
@@ -160,7 +160,7 @@ impl Downstream for Script {
         Box::pin(async { true })
     }
 
-    fn taken(&self) -> Doing<'_, Vec<String>> {
+    fn taken(&self) -> ConnectorFuture<'_, Vec<String>> {
         let files = fs::read_dir(self.0.path().join("taken")).expect("it is there");
         let ids = files.map(|file| {
             let text = fs::read(file.expect("a file").path()).expect("it is read");
@@ -181,7 +181,7 @@ async fn exec_keeps_the_contract() {
 #[derive(Clone)]
 struct Pipe(Arc<Shared>);
 
-type Shared = (Mutex<(Mood, Vec<u8>)>, Condvar);
+type Shared = (Mutex<(DownstreamMood, Vec<u8>)>, Condvar);
 
 impl Write for Pipe {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -189,13 +189,13 @@ impl Write for Pipe {
         let mut state = state.lock().expect("no test panics here");
         let was = state.0;
         match was {
-            Mood::Takes => {
+            DownstreamMood::Takes => {
                 state.1.extend_from_slice(bytes);
                 Ok(bytes.len())
             }
-            Mood::Fails | Mood::Away => Err(io::ErrorKind::BrokenPipe.into()),
-            Mood::Hangs => {
-                let ended = changed.wait_while(state, |state| state.0 == Mood::Hangs);
+            DownstreamMood::Fails | DownstreamMood::Away => Err(io::ErrorKind::BrokenPipe.into()),
+            DownstreamMood::Hangs => {
+                let ended = changed.wait_while(state, |state| state.0 == DownstreamMood::Hangs);
                 drop(ended.expect("no test panics here"));
                 Err(io::ErrorKind::BrokenPipe.into())
             }
@@ -212,14 +212,14 @@ impl Downstream for Pipe {
         Arc::new(LogTarget::new(self.clone()))
     }
 
-    fn set_mood(&self, mood: Mood) -> Doing<'_, bool> {
+    fn set_mood(&self, mood: DownstreamMood) -> ConnectorFuture<'_, bool> {
         let (state, changed) = &*self.0;
         state.lock().expect("no test panics here").0 = mood;
         changed.notify_all();
         Box::pin(async { true })
     }
 
-    fn taken(&self) -> Doing<'_, Vec<String>> {
+    fn taken(&self) -> ConnectorFuture<'_, Vec<String>> {
         let text = String::from_utf8(self.0.0.lock().expect("no test panics here").1.clone()).expect("text");
         let ids = text.lines().filter_map(|line| line.split(' ').nth(2)).map(str::to_owned).collect();
         Box::pin(async move { ids })
@@ -228,5 +228,5 @@ impl Downstream for Pipe {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn log_keeps_the_contract() {
-    keeps(&Pipe(Arc::new((Mutex::new((Mood::Takes, Vec::new())), Condvar::new())))).await;
+    keeps(&Pipe(Arc::new((Mutex::new((DownstreamMood::Takes, Vec::new())), Condvar::new())))).await;
 }

@@ -1,14 +1,12 @@
-//! The `exec` target: runs a program for each delivery, with the event on its standard input.
+//! The `exec` target: runs a program per delivery, with the event on its standard input.
 //!
-//! What the delivery is stands in the program's environment, under the names of [`variables`]; of the server's own
-//! environment it gets what [`INHERITED`](redrive::process::INHERITED) and the book name, and nothing else. Exit 0
-//! is delivered. A run past its time limit is ended with all that it started, and `on_timeout` may then cancel
-//! what runs elsewhere.
+//! The environment has the delivery's facts under the names of [`variables`], and of the server's own only
+//! what [`INHERITED`](redrive::process::INHERITED) and the book name. Exit 0 means delivered. A run past its
+//! limit is killed with its process group, and `on_timeout` may then cancel work elsewhere.
 //!
-//! Invariants: one call is one run; it ends within its limits, whatever the program does; and a run that our own
-//! shutdown cut short says nothing of the program.
+//! Invariants: one call is one run; it ends within its limits whatever the program does; a run cut short by
+//! our shutdown is no failure of the program.
 
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,92 +16,67 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
 use redrive_core::book::connectors;
-use redrive_core::book::connectors::exec::{Exec, Input};
+use redrive_core::book::connectors::exec::{ExecInput, ExecSettings};
 use redrive_core::book::model::Network;
-use redrive_core::engine::worker::Report;
-use redrive_core::engine::{Call, Ending, Waiting};
+use redrive_core::engine::worker::RunReport;
+use redrive_core::engine::{Ending, PendingDelivery, TargetCall};
 use redrive_core::event::idempotency::webhook_id;
-use redrive_core::policy::answer::{Exit, Reply, Seen};
+use redrive_core::policy::answer::{Exit, ReplyKind, TargetReply};
 use serde_json::{Map, Value};
 
 use super::Target;
-use super::http::{InvalidAddress, Pool, Wire, WireOptions, place_in_trace, structured, trace_state};
+use super::http::{InvalidTargetAddress, Pool, Wire, WireOptions, place_in_trace, structured, trace_state};
 use crate::connectors::{Driver, Make, settings};
-use redrive::process::{Command, Limits, Run, RunEnd, Supervisor};
+use redrive::process::{ProgramCommand, ProgramRun, RunEnd, RunLimits, Supervisor};
 
-/// How long whatever `on_timeout` names may take.
 const CANCEL_WITHIN: Duration = Duration::from_secs(10);
-/// How long it may take beyond all limits until everybody of a run is gone.
+/// Time beyond all limits until the whole process group has ended.
 const END_WITHIN: Duration = Duration::from_secs(15);
-/// What is told of a last complaint.
 const COMPLAINT_BYTES_MAX: usize = 2_000;
 
-/// Runs one program.
 pub(super) struct ExecTarget {
     supervisor: Supervisor,
-    words: Vec<String>,
-    input: Input,
-    /// All but the time, which each call brings along.
-    limits: Limits,
-    setting: Setting,
+    settings: ExecSettings,
+    /// Without the time, which each call has.
+    limits: RunLimits,
     on_timeout: Option<Cancel>,
     pool: Arc<Pool>,
 }
 
-/// Where a program runs.
-#[derive(Clone, Debug, Default)]
-struct Setting {
-    folder: Option<String>,
-    env: BTreeMap<String, String>,
-    inherit: Vec<String>,
-}
-
-/// What cancels a run elsewhere.
 enum Cancel {
-    Command(Vec<String>),
+    ProgramCommand(Vec<String>),
     Post(Wire),
 }
 
-/// What a target needs beside what the book says of it.
-pub(super) struct ExecOptions {
-    /// Who runs programs.
-    pub(super) supervisor: Supervisor,
-    /// Connections, for an address that cancels.
-    pub(super) pool: Arc<Pool>,
-    /// Whose target it is, and where the book says so.
-    pub(super) place: String,
-}
-
-/// How it is made.
 pub(crate) const DRIVER: Driver = Driver {
     connector: &connectors::exec::TARGET,
     make: Make::Target(|endpoint, site| {
-        let options = ExecOptions {
-            supervisor: site.supervisor.clone(),
-            pool: Arc::clone(site.pool),
-            place: site.place.clone(),
-        };
-        Ok(Arc::new(ExecTarget::new(settings(endpoint), options)?))
+        let (supervisor, pool) = (site.supervisor.clone(), Arc::clone(site.pool));
+        Ok(Arc::new(ExecTarget::new(settings(endpoint), supervisor, pool, site.place.clone())?))
     }),
 };
 
 impl ExecTarget {
-    pub(super) fn new(settings: &Exec, options: ExecOptions) -> Result<Self, InvalidAddress> {
-        let ExecOptions { supervisor, pool, place } = options;
-        let usual = Limits::default();
+    /// The pool is for an `on_timeout` address; the place is owner and line, for messages.
+    pub(super) fn new(
+        settings: &ExecSettings,
+        supervisor: Supervisor,
+        pool: Arc<Pool>,
+        place: String,
+    ) -> Result<Self, InvalidTargetAddress> {
+        let usual = RunLimits::default();
         let on_timeout = match settings.on_timeout.as_slice() {
             [] => None,
             [address] if address.starts_with("http://") || address.starts_with("https://") => {
                 let options = WireOptions { permits: 1, network: Network::Private, place };
                 Some(Cancel::Post(Wire::new(address, options, Arc::clone(&pool))?))
             }
-            words => Some(Cancel::Command(words.to_vec())),
+            words => Some(Cancel::ProgramCommand(words.to_vec())),
         };
         Ok(Self {
             supervisor,
-            words: settings.command.clone(),
-            input: settings.input,
-            limits: Limits {
+            settings: settings.clone(),
+            limits: RunLimits {
                 spawn: settings.spawn_limit.unwrap_or(usual.spawn),
                 time: usual.time,
                 grace: settings.grace.unwrap_or(usual.grace),
@@ -112,25 +85,20 @@ impl ExecTarget {
                     .output_bytes_max
                     .map_or(usual.output_bytes, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
             },
-            setting: Setting {
-                folder: settings.folder.clone(),
-                env: settings.env.clone(),
-                inherit: settings.inherit.clone(),
-            },
             on_timeout,
             pool,
         })
     }
 
-    async fn run(&self, call: &Call) -> Ending {
+    async fn run(&self, call: &TargetCall) -> Ending {
         let [delivery] = call.deliveries.as_slice() else {
-            return internal("a call carries several deliveries to a program that takes one");
+            return internal("call has several deliveries, but a program takes one");
         };
         let variables = variables(delivery, &self.pool);
-        let Some(command) = self.command(&self.words, delivery, &variables) else {
-            return internal("there is no program to run");
+        let Some(command) = self.command(&self.settings.command, delivery, &variables) else {
+            return internal("no program configured");
         };
-        let run = self.supervisor.run(command, Limits { time: call.limit, ..self.limits }).await;
+        let run = self.supervisor.run(command, RunLimits { time: call.limit, ..self.limits }).await;
         let Some(exit) = run.exit() else { return Ending::Interrupted };
         let mut message = message(&run, exit);
         if exit == Exit::TimeLimit
@@ -138,8 +106,8 @@ impl ExecTarget {
         {
             message = format!("{message}; {}", self.cancel(cancel, delivery, &variables).await);
         }
-        let reply = Reply { seen: Seen::Process(exit), message, retry_after: None };
-        let report = Report {
+        let reply = TargetReply::new(ReplyKind::Process(exit), message);
+        let report = RunReport {
             output: run.stdout.text(),
             left_out: run.stdout.left_out(),
             complaint: complaint(&run).unwrap_or_default(),
@@ -150,15 +118,15 @@ impl ExecTarget {
     fn command(
         &self,
         words: &[String],
-        delivery: &Waiting,
+        delivery: &PendingDelivery,
         variables: &[(&'static str, String)],
-    ) -> Option<Command> {
+    ) -> Option<ProgramCommand> {
         let (program, arguments) = words.split_first()?;
-        let mut command = Command::new(program);
+        let mut command = ProgramCommand::new(program);
         for argument in arguments {
             command = command.argument(argument);
         }
-        let Setting { folder, env, inherit } = &self.setting;
+        let ExecSettings { folder, env, inherit, input, .. } = &self.settings;
         for name in inherit {
             command = command.inherit(name);
         }
@@ -171,33 +139,33 @@ impl ExecTarget {
         if let Some(folder) = folder {
             command = command.folder(folder);
         }
-        Some(command.input(match self.input {
-            Input::Structured => structured(delivery).to_vec(),
-            Input::Data => delivery.event.data.to_vec(),
+        Some(command.input(match input {
+            ExecInput::Structured => structured(delivery).to_vec(),
+            ExecInput::Data => delivery.event.data.to_vec(),
         }))
     }
 
-    /// Cancels what runs elsewhere, and says in words what came of it.
     async fn cancel(
         &self,
         cancel: &Cancel,
-        delivery: &Waiting,
+        delivery: &PendingDelivery,
         variables: &[(&'static str, String)],
     ) -> String {
         let failed = match cancel {
-            Cancel::Command(words) => {
+            Cancel::ProgramCommand(words) => {
                 let Some(command) = self.command(words, delivery, variables) else { return String::new() };
-                let run = self.supervisor.run(command, Limits { time: CANCEL_WITHIN, ..self.limits }).await;
+                let run =
+                    self.supervisor.run(command, RunLimits { time: CANCEL_WITHIN, ..self.limits }).await;
                 (run.end != RunEnd::Exited(0)).then(|| message(&run, Exit::Code(1)))
             }
             Cancel::Post(wire) => {
-                let reply = wire.post_within(CANCEL_WITHIN, json_headers(), told(variables)).await;
-                let is_taken = matches!(reply.seen, Seen::Http { status: 200..=299, .. });
+                let reply = wire.post_within(CANCEL_WITHIN, json_headers(), variables_json(variables)).await;
+                let is_taken = matches!(reply.seen, ReplyKind::Http { status: 200..=299, .. });
                 (!is_taken).then_some(reply.message)
             }
         };
         match failed {
-            None => "`on_timeout` has cancelled it".to_owned(),
+            None => "cancelled by `on_timeout`".to_owned(),
             Some(why) => {
                 tracing::warn!(delivery_id = %delivery.id, why, "`on_timeout` failed");
                 format!("`on_timeout` failed: {why}")
@@ -207,19 +175,18 @@ impl ExecTarget {
 }
 
 impl Target for ExecTarget {
-    fn call(&self, call: Arc<Call>) -> Pin<Box<dyn Future<Output = Ending> + Send + '_>> {
+    fn call(&self, call: Arc<TargetCall>) -> Pin<Box<dyn Future<Output = Ending> + Send + '_>> {
         Box::pin(async move { self.run(&call).await })
     }
 
     fn ends_within(&self, limit: Duration) -> Duration {
-        let Limits { spawn, grace, .. } = self.limits;
+        let RunLimits { spawn, grace, .. } = self.limits;
         let cancel = if self.on_timeout.is_some() { spawn + CANCEL_WITHIN + grace } else { Duration::ZERO };
         spawn + limit + grace + cancel + END_WITHIN
     }
 }
 
-/// What a program is told of its delivery, by the names of its environment.
-fn variables(delivery: &Waiting, pool: &Pool) -> Vec<(&'static str, String)> {
+fn variables(delivery: &PendingDelivery, pool: &Pool) -> Vec<(&'static str, String)> {
     let event = &delivery.event;
     let place = place_in_trace(delivery, pool.sampler());
     let state = place.as_ref().and_then(|_| trace_state(event)).map(str::to_owned);
@@ -240,24 +207,23 @@ fn variables(delivery: &Waiting, pool: &Pool) -> Vec<(&'static str, String)> {
         ("TRACESTATE", state),
     ];
     let stated = stated.into_iter().filter_map(|(name, value)| Some((name, value?)));
-    // What no environment can hold stands on standard input all the same.
+    // Such values are on standard input all the same.
     stated.filter(|(_, value)| !value.contains('\0')).collect()
 }
 
-/// The same as JSON, in lower case and without what they all begin with.
-fn told(variables: &[(&'static str, String)]) -> Bytes {
+/// As JSON, in lower case and without the prefix.
+fn variables_json(variables: &[(&'static str, String)]) -> Bytes {
     let name = |name: &str| name.strip_prefix("REDRIVE_").unwrap_or(name).to_ascii_lowercase();
-    let told: Map<String, Value> =
+    let json: Map<String, Value> =
         variables.iter().map(|(key, value)| (name(key), value.as_str().into())).collect();
-    Value::Object(told).to_string().into()
+    Value::Object(json).to_string().into()
 }
 
 fn json_headers() -> HeaderMap {
     HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))])
 }
 
-/// How it ended, with its own words for it.
-fn message(run: &Run, exit: Exit) -> String {
+fn message(run: &ProgramRun, exit: Exit) -> String {
     match exit {
         Exit::ReportedError => run.reported_error().unwrap_or_else(|| run.end.to_string()),
         Exit::Code(0) | Exit::OutOfMemory | Exit::SpawnFailed | Exit::TimeLimit => run.end.to_string(),
@@ -268,14 +234,13 @@ fn message(run: &Run, exit: Exit) -> String {
     }
 }
 
-/// The last line that it complained in.
-fn complaint(run: &Run) -> Option<String> {
+fn complaint(run: &ProgramRun) -> Option<String> {
     let line = run.stderr.last_line()?;
     Some(line[..line.floor_char_boundary(COMPLAINT_BYTES_MAX)].to_owned())
 }
 
 fn internal(message: &str) -> Ending {
-    Ending::Reply(Reply { seen: Seen::Internal, message: message.to_owned(), retry_after: None })
+    Ending::Reply(TargetReply::new(ReplyKind::Internal, message.to_owned()))
 }
 
 #[cfg(test)]

@@ -1,22 +1,21 @@
-//! The `http` target: posts CloudEvents and says what came back, whatever that is.
+//! The `http` target: posts CloudEvents and reports the response.
 //!
-//! Every part of a call has its limit, and the whole has one, so a call ends whether the other side answers,
-//! hangs, talks nonsense or never stops talking. Redirects are answers like any other: an event goes where
-//! the book says and nowhere else. Only HTTP/1.1 is spoken.
+//! Every part of a call has a limit, and so has the whole, so a call ends whether the other side answers,
+//! hangs, sends garbage or never stops. Redirects are not followed: an event goes only where the book says.
+//! HTTP/1.1 only.
 //!
-//! Invariants: one call is one request, sent as `wire.rs` sends any. Whoever drops the future of a call ends the
-//! call, and its connection.
+//! Invariants: one call is one request; dropping a call's future ends the call and its connection.
 
 mod address;
 mod answer;
 mod batch;
 mod connect;
-mod elsewhere;
 mod failure;
 pub(crate) mod fetch;
 mod guard;
 mod limits;
 mod line;
+mod other_host;
 mod pool;
 mod request;
 mod resolve;
@@ -28,68 +27,54 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use redrive_core::book::connectors::{self, http::Http};
+use redrive_core::book::connectors::{self, http::HttpSettings};
 use redrive_core::book::model::Network;
-use redrive_core::engine::{Call, Ending};
-use redrive_core::policy::answer::{CallPart, Reply, Seen};
+use redrive_core::engine::{Ending, TargetCall};
+use redrive_core::policy::answer::{CallPart, ReplyKind, TargetReply};
 use redrive_core::time::Timestamp;
 use tokio::time::Instant;
 
-use self::answer::{Body, BodyEnd, Wanted};
-use self::failure::Failure;
-use self::limits::{BATCH_ANSWER_MAX, DRAIN_TIME_MAX, Limits, Step, timed_out};
+use self::answer::{BodyEnd, BodyLimits, ResponseBody};
+use self::failure::CallFailure;
+use self::limits::{BATCH_ANSWER_MAX, CallLimits, CallPhase, DRAIN_TIME_MAX, timed_out};
 use self::sign::{Signer, Unsigned};
 use super::Target;
 use crate::connectors::{Driver, Make, settings};
 use redrive::clock::wall_clock;
 use redrive::http::answer::reply;
 
-pub use self::address::InvalidAddress;
-pub(crate) use self::elsewhere::Elsewhere;
+pub use self::address::InvalidTargetAddress;
+pub(crate) use self::other_host::OtherHost;
 pub use self::pool::Pool;
 pub(super) use self::request::{place_in_trace, structured, trace_state};
 pub use self::sign::{InvalidSecret, Signing};
 pub(crate) use self::sign::{check as check_secret, key as standard_key};
 pub(crate) use self::wire::{Wire, WireOptions};
-pub use redrive_core::book::connectors::http::Form;
+pub use redrive_core::book::connectors::http::HttpFormat;
 
-/// Posts events to one address.
 pub struct HttpTarget {
     wire: Wire,
-    form: Form,
+    form: HttpFormat,
     signing: Option<Signing>,
-    /// The machine's clock: receivers compare it with theirs, and the node's own goes on when that is set.
+    /// The machine's clock, like the receiver's; the node's own is not affected when that is set.
     now: fn() -> Timestamp,
 }
 
-/// How events are posted.
 pub struct HttpOptions {
-    /// How they are laid out.
-    pub form: Form,
-    /// What calls are signed with; none signs nothing.
+    pub form: HttpFormat,
     pub signing: Option<Signing>,
-    /// How many calls the dependency takes at once: so many connections are kept.
+    /// Concurrent calls of the dependency, and so connections kept.
     pub permits: u32,
-    /// What the name in the address may resolve to.
+    /// What the host name may resolve to.
     pub network: Network,
-    /// Whose target it is and where it stands, such as `service billing, line 6`: what is for the book to
-    /// mend says so.
+    /// Such as `service billing, line 6`, for errors in the book.
     pub place: String,
 }
 
-/// Why a target cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidTarget {
-    /// Its address is none.
-    #[error(transparent)]
-    Address(#[from] InvalidAddress),
-}
-
-/// How it is made.
 pub(crate) const DRIVER: Driver = Driver {
     connector: &connectors::http::TARGET,
     make: Make::Target(|endpoint, site| {
-        let Http { address, form, secret, network } = settings(endpoint);
+        let HttpSettings { address, form, secret, network } = settings(endpoint);
         let options = HttpOptions {
             form: *form,
             signing: site.signing(secret.as_ref())?,
@@ -102,21 +87,20 @@ pub(crate) const DRIVER: Driver = Driver {
 };
 
 impl HttpTarget {
-    /// A target that shares its connections with all others of the pool.
-    pub fn new(address: &str, options: HttpOptions, pool: Arc<Pool>) -> Result<Self, InvalidTarget> {
+    /// Shares its connections with all targets of the pool.
+    pub fn new(address: &str, options: HttpOptions, pool: Arc<Pool>) -> Result<Self, InvalidTargetAddress> {
         let HttpOptions { form, signing, permits, network, place } = options;
         let wire = Wire::new(address, WireOptions { permits, network, place }, pool)?;
         Ok(Self { wire, form, signing, now: wall_clock })
     }
 
-    /// The same with another clock.
     #[cfg(test)]
     fn at(self, now: fn() -> Timestamp) -> Self {
         Self { now, ..self }
     }
 
-    async fn exchange(&self, call: &Call) -> Result<Ending, Failure> {
-        let limits = Limits::of(call);
+    async fn exchange(&self, call: &TargetCall) -> Result<Ending, CallFailure> {
+        let limits = CallLimits::of(call);
         let signer = match self.signer(&limits).await {
             Ok(signer) => signer,
             Err(unsigned) => return Ok(Ending::Reply(not_made(&unsigned))),
@@ -129,14 +113,14 @@ impl HttpTarget {
             };
         let (response, sender) = self.wire.send(request, &limits).await?;
         let (head, body) = response.into_parts();
-        let answers_batch = self.form == Form::Batch && head.status.is_success();
+        let answers_batch = self.form == HttpFormat::Batch && head.status.is_success();
         let wanted = if answers_batch {
-            Wanted { kept_max: BATCH_ANSWER_MAX, read_max: BATCH_ANSWER_MAX, until: limits.whole_at }
+            BodyLimits { kept_max: BATCH_ANSWER_MAX, read_max: BATCH_ANSWER_MAX, until: limits.whole_at }
         } else if head.status.is_success() && call.rule.classify.is_empty() {
-            // It says nothing that anybody would look at; it is read only to keep the connection.
-            Wanted::usual(limits.whole_at.min(Instant::now() + DRAIN_TIME_MAX))
+            // No rule reads the body; it is drained only to keep the connection.
+            BodyLimits::usual(limits.whole_at.min(Instant::now() + DRAIN_TIME_MAX))
         } else {
-            Wanted::usual(limits.whole_at)
+            BodyLimits::usual(limits.whole_at)
         };
         let body = answer::read(body, wanted).await;
         if matches!(body.end, BodyEnd::Whole) {
@@ -153,26 +137,30 @@ impl HttpTarget {
         Ok(Ending::Partly { reply, failed })
     }
 
-    /// What this call is signed with; none if calls are not signed.
-    async fn signer(&self, limits: &Limits) -> Result<Option<Arc<Signer>>, Unsigned> {
+    async fn signer(&self, limits: &CallLimits) -> Result<Option<Arc<Signer>>, Unsigned> {
         let Some(signing) = &self.signing else { return Ok(None) };
         signing.signer(limits.whole).await.map(Some)
     }
 
-    fn failed_in_batch(&self, call: &Call, body: &Body, limits: &Limits) -> Result<Vec<usize>, Failure> {
+    fn failed_in_batch(
+        &self,
+        call: &TargetCall,
+        body: &ResponseBody,
+        limits: &CallLimits,
+    ) -> Result<Vec<usize>, CallFailure> {
         let origin = self.wire.origin();
-        let refuse = |why: &str| Failure::protocol(format!("the answer of {origin} is of no use: {why}"));
+        let refuse = |why: &str| CallFailure::protocol(format!("response of {origin} is invalid: {why}"));
         match &body.end {
             BodyEnd::Whole => batch::failed(&body.bytes, &call.deliveries).map_err(|why| refuse(&why)),
             BodyEnd::TooLong => Err(refuse("it is too long")),
-            BodyEnd::TimedOut => Err(timed_out(Step::Body, CallPart::Whole, limits.whole, origin)),
-            BodyEnd::Broken(error) => Err(Failure::http(origin, error)),
+            BodyEnd::TimedOut => Err(timed_out(CallPhase::Body, CallPart::Whole, limits.whole, origin)),
+            BodyEnd::Broken(error) => Err(CallFailure::http(origin, error)),
         }
     }
 }
 
 impl Target for HttpTarget {
-    fn call(&self, call: Arc<Call>) -> Pin<Box<dyn Future<Output = Ending> + Send + '_>> {
+    fn call(&self, call: Arc<TargetCall>) -> Pin<Box<dyn Future<Output = Ending> + Send + '_>> {
         Box::pin(async move {
             let ending = self.exchange(&call).await;
             ending.unwrap_or_else(|failure| Ending::Reply(failure.into_reply()))
@@ -180,7 +168,7 @@ impl Target for HttpTarget {
     }
 }
 
-/// The address and the form; secrets and credentials are left out.
+/// Without secrets and credentials.
 impl fmt::Debug for HttpTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpTarget")
@@ -190,13 +178,13 @@ impl fmt::Debug for HttpTarget {
     }
 }
 
-/// What keeps the secrets is away: that heals, and the target has nothing to do with it.
-fn not_made(unsigned: &Unsigned) -> Reply {
-    Reply { seen: Seen::SecretUnavailable, message: unsigned.to_string(), retry_after: None }
+/// The secret provider is unavailable, which is transient and not the target's fault.
+fn not_made(unsigned: &Unsigned) -> TargetReply {
+    TargetReply::new(ReplyKind::SecretUnavailable, unsigned.to_string())
 }
 
-fn internal(message: String) -> Reply {
-    Reply { seen: Seen::Internal, message, retry_after: None }
+fn internal(message: String) -> TargetReply {
+    TargetReply::new(ReplyKind::Internal, message)
 }
 
 #[cfg(test)]

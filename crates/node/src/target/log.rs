@@ -1,8 +1,7 @@
-//! The `log` target: prints one line for each event, for first steps and for looking on.
+//! The `log` target: prints one line per event.
 //!
-//! A thread of its own does the writing, so that a reader who stops reading holds up nothing else; calls
-//! then end at their limit like those of any other target. What an event says is shown harmless: a line
-//! stays a line, and no terminal takes orders from it.
+//! A dedicated thread writes, so a reader that stops reading blocks nothing else; calls then time out. Event
+//! content is escaped: a line stays a line, and no terminal sequence is passed through.
 
 use std::fmt::Write as _;
 use std::future::Future;
@@ -12,9 +11,9 @@ use std::sync::{Arc, LazyLock};
 use std::thread;
 
 use redrive_core::book::connectors;
-use redrive_core::engine::{Call, Ending, Waiting};
+use redrive_core::engine::{Ending, PendingDelivery, TargetCall};
 use redrive_core::limits::DURATION_MAX;
-use redrive_core::policy::answer::{BrokerError, CallPart, Reply, Seen, TransportError};
+use redrive_core::policy::answer::{BrokerError, CallPart, ReplyKind, TargetReply, TransportError};
 use redrive_core::text::show_duration;
 use redrive_core::time::Timestamp;
 use tokio::sync::{mpsc, oneshot};
@@ -23,27 +22,23 @@ use tokio::time::timeout;
 use super::Target;
 use crate::connectors::{Driver, Make};
 
-/// The part of the data that a line shows, in characters.
 const DATA_SHOWN_MAX: usize = 120;
 
-/// The longest attribute that a line shows, in characters.
 const ATTRIBUTE_SHOWN_MAX: usize = 80;
 
-/// Calls that wait for the thread to write them.
 const WAITING_MAX: usize = 64;
 
-/// Prints events.
 #[derive(Debug)]
 pub struct LogTarget {
-    lines: mpsc::Sender<Lines>,
+    lines: mpsc::Sender<LogLines>,
 }
 
-struct Lines {
+struct LogLines {
     text: String,
     written: oneshot::Sender<io::Result<()>>,
 }
 
-/// How it is made: all of a process print through one.
+/// All services of a process share one.
 pub(crate) const DRIVER: Driver = Driver {
     connector: &connectors::log::TARGET,
     make: Make::Target(|_, _| {
@@ -53,21 +48,18 @@ pub(crate) const DRIVER: Driver = Driver {
 };
 
 impl LogTarget {
-    /// Prints to standard output.
     #[must_use]
     pub fn stdout() -> Self {
         Self::new(io::stdout())
     }
 
-    /// Prints to anything; the thread that does it ends with the target. If there can be no thread, every
-    /// call fails and says so.
+    /// The thread ends with the target. If it cannot be started, every call fails.
     #[must_use]
     pub fn new(mut to: impl Write + Send + 'static) -> Self {
-        let (lines, mut waiting) = mpsc::channel::<Lines>(WAITING_MAX);
+        let (lines, mut waiting) = mpsc::channel::<LogLines>(WAITING_MAX);
         let print = move || {
-            while let Some(Lines { text, written }) = waiting.blocking_recv() {
+            while let Some(LogLines { text, written }) = waiting.blocking_recv() {
                 let result = to.write_all(text.as_bytes()).and_then(|()| to.flush());
-                // Nobody waits any more if the call's limit is over.
                 let _ = written.send(result);
             }
         };
@@ -77,34 +69,35 @@ impl LogTarget {
 
     async fn print(&self, text: String) -> io::Result<()> {
         let (written, done) = oneshot::channel();
-        let gone = || io::Error::other("there is no thread that prints");
-        self.lines.send(Lines { text, written }).await.map_err(|_| gone())?;
+        let gone = || io::Error::other("printer thread ended");
+        self.lines.send(LogLines { text, written }).await.map_err(|_| gone())?;
         done.await.map_err(|_| gone())?
     }
 }
 
 impl Target for LogTarget {
-    fn call(&self, call: Arc<Call>) -> Pin<Box<dyn Future<Output = Ending> + Send + '_>> {
+    fn call(&self, call: Arc<TargetCall>) -> Pin<Box<dyn Future<Output = Ending> + Send + '_>> {
         Box::pin(async move {
             let text = call.deliveries.iter().map(|delivery| line(delivery, call.started_at)).collect();
             let limit = call.limit.min(DURATION_MAX);
             let (seen, message) = match timeout(limit, self.print(text)).await {
-                Ok(Ok(())) => (Seen::Taken, "printed".to_owned()),
-                Ok(Err(error)) => {
-                    (Seen::Broker(BrokerError::Unavailable), format!("could not print the event: {error}"))
-                }
+                Ok(Ok(())) => (ReplyKind::Taken, "printed".to_owned()),
+                Ok(Err(error)) => (
+                    ReplyKind::Broker(BrokerError::Unavailable),
+                    format!("could not print the event: {error}"),
+                ),
                 Err(_) => (
-                    Seen::Transport(TransportError::Timeout(CallPart::Whole)),
-                    format!("nobody read what was printed within {}", show_duration(limit)),
+                    ReplyKind::Transport(TransportError::Timeout(CallPart::Whole)),
+                    format!("output not read within {}", show_duration(limit)),
                 ),
             };
-            Ending::Reply(Reply { seen, message, retry_after: None })
+            Ending::Reply(TargetReply::new(seen, message))
         })
     }
 }
 
 /// `2025-10-21T14:30:00.25Z orders.placed e-1 session=customer-7 attempt=2 {"total":12}`
-fn line(delivery: &Waiting, started_at: Timestamp) -> String {
+fn line(delivery: &PendingDelivery, started_at: Timestamp) -> String {
     let event = &*delivery.event;
     let started_at = Timestamp::from_millis(started_at.as_millis());
     let mut line = format!("{started_at} {} ", event.event_type);
@@ -127,14 +120,13 @@ fn line(delivery: &Waiting, started_at: Timestamp) -> String {
     line
 }
 
-/// Adds the beginning of a text: white space becomes a space, other characters that are not to be seen are
-/// written as escapes.
+/// Appends the start of a text; white space becomes a space, invisible characters are escaped.
 fn show(line: &mut String, text: &str, shown_max: usize) {
     let mut characters = text.trim().chars();
     for character in characters.by_ref().take(shown_max) {
         match character {
             '\n' | '\r' | '\t' => line.push(' '),
-            // These turn the direction of a line, or hide in it.
+            // These change the text direction or are invisible.
             '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' => {
                 line.extend(character.escape_unicode());
             }
@@ -161,7 +153,7 @@ mod tests {
 
     impl Write for Paper {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().expect("nobody panics").write(bytes)
+            self.0.lock().expect("lock is not poisoned").write(bytes)
         }
 
         fn flush(&mut self) -> io::Result<()> {
@@ -169,13 +161,13 @@ mod tests {
         }
     }
 
-    async fn printed(deliveries: Vec<Waiting>) -> String {
+    async fn printed(deliveries: Vec<PendingDelivery>) -> String {
         let paper = Paper::default();
         let Ending::Reply(reply) = LogTarget::new(paper.clone()).call(call("60s", deliveries)).await else {
             panic!("one answer for all");
         };
-        assert_eq!(reply.seen, Seen::Taken);
-        let bytes = paper.0.lock().expect("nobody panics").clone();
+        assert_eq!(reply.seen, ReplyKind::Taken);
+        let bytes = paper.0.lock().expect("lock is not poisoned").clone();
         String::from_utf8(bytes).expect("text")
     }
 
@@ -191,7 +183,7 @@ mod tests {
         let with = |body: &str| delivery(8, &headers, body);
         let deliveries = vec![
             order(7, "e-1"),
-            Waiting { attempts: 2, ..with("") },
+            PendingDelivery { attempts: 2, ..with("") },
             with("{\n  \"total\":\t12\r\n}\n"),
             with("\u{1b}[2J\u{202e}gone"),
             with(&"ä".repeat(200)),
@@ -251,16 +243,16 @@ mod tests {
         let (_end, held) = std::sync::mpsc::channel();
         let stuck = LogTarget::new(Stuck(held));
         let gone = LogTarget::new(Closed);
-        let timeout = Seen::Transport(TransportError::Timeout(CallPart::Whole));
+        let timeout = ReplyKind::Transport(TransportError::Timeout(CallPart::Whole));
         #[rustfmt::skip]
         let cases = [
-            ("nobody reads",  &stuck, "200ms", timeout,                                 "nobody read what was printed within 200ms"),
-            ("nobody can",    &gone,  "60s",   Seen::Broker(BrokerError::Unavailable),  "could not print the event: broken pipe"),
+            ("nobody reads",  &stuck, "200ms", timeout,                                 "output not read within 200ms"),
+            ("nobody can",    &gone,  "60s",   ReplyKind::Broker(BrokerError::Unavailable),  "could not print the event: broken pipe"),
         ];
         for (name, target, limit, seen, message) in cases {
             let ending =
                 tokio::time::timeout(Duration::from_mins(1), target.call(call(limit, vec![order(7, "e-1")])));
-            let expected = Reply { seen, message: message.to_owned(), retry_after: None };
+            let expected = TargetReply::new(seen, message.to_owned());
             assert_eq!(ending.await.expect("it ends"), Ending::Reply(expected), "{name}");
         }
     }

@@ -1,16 +1,16 @@
-//! The targets of a rule book, one for each queue.
+//! The targets of a rule book, one per queue.
 //!
-//! Invariants: a book gets all of its targets or none; and a reload keeps every connection that is still
-//! of use, since connections belong to hosts and not to books.
+//! Invariants: a book gets all of its targets or none; a reload keeps connections, since they belong to hosts
+//! and not to books.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_core::book::RuleBook;
+use redrive_core::book::alert_rules::OWN_SERVICE;
 use redrive_core::book::model::{self, ChannelEntry, ServiceEntry};
-use redrive_core::book::own_book::OWN_SERVICE;
-use redrive_core::book::problem::{Problem, Severity};
+use redrive_core::book::problem::{Problem, ProblemSeverity};
 use redrive_core::engine::QueueName;
 use redrive_core::limits::IN_FLIGHT_DEFAULT;
 
@@ -21,7 +21,6 @@ use crate::secret::Secrets;
 use crate::tls::Roots;
 use redrive::process::Supervisor;
 
-/// Where the deliveries of each queue go.
 #[derive(Clone)]
 pub struct Targets {
     by_queue: BTreeMap<QueueName, Arc<dyn Target>>,
@@ -31,9 +30,8 @@ pub struct Targets {
 }
 
 impl Targets {
-    /// The targets of a book, or everything that is wrong with them. What the previous ones had open is
-    /// used again. Secrets are asked for their values with each call: see [`Secrets::check`] for those that
-    /// have none.
+    /// The targets of a book, or all problems with them. Connections of the previous ones are reused. Secrets
+    /// are fetched with each call: see [`Secrets::check`].
     pub fn new(book: &RuleBook, secrets: &Secrets, previous: Option<&Self>) -> Result<Self, Vec<Problem>> {
         let mut targets = match previous {
             Some(previous) => Self { by_queue: BTreeMap::new(), ..previous.clone() },
@@ -54,7 +52,7 @@ impl Targets {
             };
             match targets.make(book, service, channel, secrets) {
                 Ok(target) => drop(targets.by_queue.insert(queue, target)),
-                // A channel without a target of its own has its service's problem over again.
+                // A channel without its own target repeats the problem of its service.
                 Err(problem) if problems.contains(&problem) => {}
                 Err(problem) => problems.push(problem),
             }
@@ -62,7 +60,6 @@ impl Targets {
         if problems.is_empty() { Ok(targets) } else { Err(problems) }
     }
 
-    /// The targets of a book, made by those drivers over connections of their own.
     pub fn made_by(drivers: &Drivers, book: &RuleBook, secrets: &Secrets) -> Result<Self, Vec<Problem>> {
         Self::new(book, secrets, Some(&Self::unused(drivers)))
     }
@@ -71,19 +68,17 @@ impl Targets {
         Self::none(drivers, Arc::new(Pool::new(Roots::System)), Supervisor::new())
     }
 
-    /// None yet, of those drivers, over those connections and with that hand for programs: the targets of a first book are made
-    /// after these.
+    /// No targets yet: the base for those of a first book.
     #[must_use]
     pub fn none(drivers: &Drivers, pool: Arc<Pool>, supervisor: Supervisor) -> Self {
         Self { by_queue: BTreeMap::new(), drivers: drivers.clone(), pool, supervisor }
     }
 
-    /// Ends the programs that run, within that time; no more are started.
+    /// Ends running programs within that time; no more are started.
     pub(crate) fn stop(&self, within: Duration) {
         self.supervisor.stop(within);
     }
 
-    /// The same target for every queue of a book, whatever the book says.
     #[cfg(test)]
     pub(crate) fn all_to(book: &RuleBook, target: &Arc<dyn Target>) -> Self {
         let mut targets = Self::new(book, &Secrets::default(), None).expect("a book of a test");
@@ -91,13 +86,12 @@ impl Targets {
         targets
     }
 
-    /// Where the deliveries of that queue go; none if the book does not know it.
     #[must_use]
     pub fn get(&self, queue: &QueueName) -> Option<Arc<dyn Target>> {
         self.by_queue.get(queue).map(Arc::clone)
     }
 
-    /// The connections of all HTTP targets, and whom they trust, for whoever else fetches something.
+    /// Also for other outgoing HTTP calls.
     #[must_use]
     pub fn pool(&self) -> Arc<Pool> {
         Arc::clone(&self.pool)
@@ -128,15 +122,15 @@ impl Targets {
     }
 }
 
-/// The calls that may be under way to a queue's target at once: its rows may depend on different things.
+/// Concurrent calls to a queue's target; its rows may have different dependencies.
 fn permits(book: &RuleBook, service: &ServiceEntry, channel: Option<&ChannelEntry>) -> u32 {
     let rows = channel.map_or(&service.rows, |channel| &channel.rows);
     let permits = rows.iter().map(|row| book.sections().resolve(service, channel, row).in_flight.value);
     permits.max().unwrap_or(IN_FLIGHT_DEFAULT)
 }
 
-/// Whose target it is, and where the book says so.
-fn place(service: &ServiceEntry, channel: Option<&ChannelEntry>, target: &model::Target) -> String {
+/// Owner and line in the book.
+fn place(service: &ServiceEntry, channel: Option<&ChannelEntry>, target: &model::TargetEntry) -> String {
     let (service, line) = (&service.name, target.span.position.line);
     match channel {
         Some(channel) if service.as_str() == OWN_SERVICE => format!("receiver {}, line {line}", channel.name),
@@ -145,8 +139,8 @@ fn place(service: &ServiceEntry, channel: Option<&ChannelEntry>, target: &model:
     }
 }
 
-fn problem(target: &model::Target, code: &'static str, message: String) -> Problem {
-    Problem { severity: Severity::Error, code, span: target.span, message, help: String::new() }
+fn problem(target: &model::TargetEntry, code: &'static str, message: String) -> Problem {
+    Problem { severity: ProblemSeverity::Error, code, span: target.span, message, help: String::new() }
 }
 
 #[cfg(test)]
@@ -157,7 +151,7 @@ mod tests {
     use base64::engine::general_purpose::STANDARD;
     use redrive_core::engine::Ending;
     use redrive_core::ids::{ChannelName, ServiceName};
-    use redrive_core::policy::answer::Seen;
+    use redrive_core::policy::answer::ReplyKind;
     use ring::hmac;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
@@ -180,14 +174,14 @@ mod tests {
         let log = Arc::clone(&seen);
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
-                log.lock().expect("nobody panics").0 += 1;
+                log.lock().expect("lock is not poisoned").0 += 1;
                 let log = Arc::clone(&log);
                 tokio::spawn(async move {
                     let mut buffer = [0; 4_096];
                     // Small requests come in one piece.
                     while let Ok(length @ 1..) = stream.read(&mut buffer).await {
                         let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
-                        log.lock().expect("nobody panics").1.push(text);
+                        log.lock().expect("lock is not poisoned").1.push(text);
                         let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
                         stream.write_all(answer).await.expect("sent");
                     }
@@ -224,7 +218,7 @@ mod tests {
         assert!(targets.get(&queue("audit", None)).is_some());
         assert!(targets.get(&queue("audit", Some("mail"))).is_none());
         assert!(targets.get(&queue("nobody", None)).is_none());
-        let seen = seen.lock().expect("nobody panics");
+        let seen = seen.lock().expect("lock is not poisoned");
         let paths: Vec<&str> = seen.1.iter().filter_map(|text| text.split(' ').nth(1)).collect();
         assert_eq!(paths, ["/shop", "/shop", "/push"]);
         assert!(seen.1[2].contains("application/cloudevents+json"));
@@ -244,7 +238,7 @@ mod tests {
             target.call(call("60s", vec![order(7, "e-1")])).await;
             previous = Some(targets);
         }
-        let seen = seen.lock().expect("nobody panics");
+        let seen = seen.lock().expect("lock is not poisoned");
         assert_eq!((seen.0, seen.1.len()), (1, 3), "one connection for all");
     }
 
@@ -271,7 +265,7 @@ mod tests {
                 tokio::time::advance(Duration::from_secs(1)).await;
                 tokio::time::resume();
                 target.call(call()).await;
-                let seen = seen.lock().expect("nobody panics");
+                let seen = seen.lock().expect("lock is not poisoned");
                 is_used = is_signed_with(secret, seen.1.last().expect("a call"));
                 if is_used {
                     break;
@@ -281,13 +275,13 @@ mod tests {
         }
         let targets = Targets::new(&book, &Secrets::default(), None).expect("all can be made");
         let target = targets.get(&queue("shop", None)).expect("it is there");
-        let before = seen.lock().expect("nobody panics").1.len();
+        let before = seen.lock().expect("lock is not poisoned").1.len();
         let Ending::Reply(reply) = target.call(call()).await else { panic!("no call is made") };
-        assert_eq!(seen.lock().expect("nobody panics").1.len(), before, "no call is made");
-        assert_eq!(reply.seen, Seen::SecretUnavailable);
+        assert_eq!(seen.lock().expect("lock is not poisoned").1.len(), before, "no call is made");
+        assert_eq!(reply.seen, ReplyKind::SecretUnavailable);
         assert_eq!(
             reply.message,
-            "not called, for the call could not be signed: the secret `hooks`: the book defines no such secret"
+            "call not made, signing failed: secret `hooks`: not defined in the rule book"
         );
     }
 
@@ -309,7 +303,7 @@ mod tests {
             told,
             [
                 "12:13 not-built-in target kind `kafka` is not available in this version",
-                "15:13 bad-target the secret begins with `whsec_`, and what follows is no base64",
+                "15:13 bad-target secret begins with `whsec_`, but the rest is not base64",
             ]
         );
     }

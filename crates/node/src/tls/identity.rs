@@ -1,7 +1,7 @@
-//! Who we are to those who call: a certificate and the key that fits it, from two files.
+//! Our own certificate and private key, from two files.
 //!
-//! Invariant: a pair is taken whole and only if it fits, so that whoever reads it anew may go on with the old
-//! one until then.
+//! Invariant: a pair is loaded completely and only if it matches, so a reload can keep the old one until
+//! then.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,43 +12,24 @@ use rustls::pki_types::pem::{self, PemObject};
 
 use super::{InvalidPem, certificates, contents};
 
-/// Why two files are not who we could be.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidIdentity {
-    /// One of them is of no use.
     #[error(transparent)]
     File(#[from] InvalidPem),
-    /// Nothing in it is a key.
-    #[error("there is no private key in {}: it should have -----BEGIN PRIVATE KEY-----", .0.display())]
+    #[error("no private key in {}: expected -----BEGIN PRIVATE KEY-----", .0.display())]
     NoKey(PathBuf),
-    /// Nobody could type its password.
     #[error(
-        "the private key in {} is encrypted, and nobody is here to type its password: decrypt it first, such as with `openssl pkey`",
+        "private key in {} is encrypted: decrypt it first, for example with `openssl pkey`",
         .0.display()
     )]
     EncryptedKey(PathBuf),
-    /// They belong to different pairs.
-    #[error("the private key in {} does not fit the certificate in {}", key.display(), certificate.display())]
-    Mismatch {
-        /// The file of the certificate.
-        certificate: PathBuf,
-        /// The file of the key.
-        key: PathBuf,
-    },
-    /// The key is of a kind that is not spoken here.
+    #[error("private key in {} does not match the certificate in {}", key.display(), certificate.display())]
+    Mismatch { certificate: PathBuf, key: PathBuf },
     #[error("{} and {} cannot be used: {source}", certificate.display(), key.display())]
-    Unusable {
-        /// The file of the certificate.
-        certificate: PathBuf,
-        /// The file of the key.
-        key: PathBuf,
-        /// What the TLS library says.
-        source: rustls::Error,
-    },
+    Unusable { certificate: PathBuf, key: PathBuf, source: rustls::Error },
 }
 
-/// How TLS is spoken with those who call by HTTP/1.1: the first certificate of its file is ours, the others
-/// lead from it to a root.
+/// For HTTP/1.1. The first certificate is ours, the others lead to a root.
 pub fn server_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, InvalidIdentity> {
     let chain = certificates(certificate)?;
     let private = private_key(key)?;
@@ -72,7 +53,7 @@ pub fn server_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, InvalidIdentity> {
     let bytes = contents(path)?;
     let says = |words: &str| bytes.windows(words.len()).any(|window| window == words.as_bytes());
-    // The first is the usual form, the second an old one, which would read as a key and be none.
+    // The second is an older form, which would parse as an invalid key.
     if says("-----BEGIN ENCRYPTED PRIVATE KEY-----") || says("Proc-Type: 4,ENCRYPTED") {
         return Err(InvalidIdentity::EncryptedKey(path.to_owned()));
     }
@@ -101,12 +82,12 @@ mod tests {
             ("a pair",                &*ours,                    &*key,        None),
             ("with a chain",          &*ours.repeat(2),          &key,         None),
             ("in one file each",      &*format!("{key}{ours}"),  &format!("{ours}{key}"), None),
-            ("another's key",         &ours,                     &other,       Some("the private key in KEY does not fit the certificate in CERT")),
-            ("an encrypted key",      &ours,                     &encrypted,   Some("the private key in KEY is encrypted, and nobody is here to type its password: decrypt it first, such as with `openssl pkey`")),
-            ("an older encrypted one", &ours,                    older,        Some("the private key in KEY is encrypted, and nobody is here to type its password: decrypt it first, such as with `openssl pkey`")),
-            ("no key",                &ours,                     &ours,        Some("there is no private key in KEY: it should have -----BEGIN PRIVATE KEY-----")),
-            ("no certificate",        &key,                      &key,         Some("there is no certificate in CERT: it should begin with -----BEGIN CERTIFICATE-----")),
-            ("half a key",            &ours,                     &key[..60],   Some("KEY is damaged: what stands between BEGIN and END is no certificate or key")),
+            ("another's key",         &ours,                     &other,       Some("private key in KEY does not match the certificate in CERT")),
+            ("an encrypted key",      &ours,                     &encrypted,   Some("private key in KEY is encrypted: decrypt it first, for example with `openssl pkey`")),
+            ("an older encrypted one", &ours,                    older,        Some("private key in KEY is encrypted: decrypt it first, for example with `openssl pkey`")),
+            ("no key",                &ours,                     &ours,        Some("no private key in KEY: expected -----BEGIN PRIVATE KEY-----")),
+            ("no certificate",        &key,                      &key,         Some("no certificate in CERT: expected -----BEGIN CERTIFICATE-----")),
+            ("half a key",            &ours,                     &key[..60],   Some("KEY is damaged: invalid PEM between BEGIN and END")),
             ("a key that is none",    &ours,                     strange,      Some("CERT and KEY cannot be used: ")),
             ("a certificate of junk", junk,                      &key,         Some("CERT and KEY cannot be used: ")),
         ];

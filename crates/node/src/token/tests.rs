@@ -91,13 +91,13 @@ async fn what_a_token_says_is_held_against_the_rules() {
     #[rustfmt::skip]
     let cases = [
         ("all that is needed",       json!({}),                                   "ann [Operator]"),
-        ("another issuer",           json!({ "iss": "https://id.test/" }),        "the token is of another issuer"),
-        ("no issuer",                json!({ "iss": null }),                      "the token is of another issuer"),
-        ("two issuers",              json!({ "iss": ["https://id.test"] }),       "the token is of another issuer"),
-        ("another audience",         json!({ "aud": "redrive2" }),                "the token is for another audience"),
-        ("no audience",              json!({ "aud": null }),                      "the token is for another audience"),
+        ("another issuer",           json!({ "iss": "https://id.test/" }),        "token has another issuer"),
+        ("no issuer",                json!({ "iss": null }),                      "token has another issuer"),
+        ("two issuers",              json!({ "iss": ["https://id.test"] }),       "token has another issuer"),
+        ("another audience",         json!({ "aud": "redrive2" }),                "token has another audience"),
+        ("no audience",              json!({ "aud": null }),                      "token has another audience"),
         ("one of several",           json!({ "aud": ["shop", "redrive"] }),       "ann [Operator]"),
-        ("none of several",          json!({ "aud": ["shop", 7] }),               "the token is for another audience"),
+        ("none of several",          json!({ "aud": ["shop", 7] }),               "token has another audience"),
         ("no end",                   json!({ "exp": null }),                      "the token has no usable claim `exp`"),
         ("an end in words",          json!({ "exp": "never" }),                   "the token has no usable claim `exp`"),
         ("an end before time",       json!({ "exp": -1 }),                        "the token has no usable claim `exp`"),
@@ -139,10 +139,7 @@ async fn only_signed_tokens_by_the_expected_algorithm_are_read() {
     let unsigned =
         |alg: &str| format!("{}.{}.", encoded(header(alg, "r").to_string()), encoded(claims().to_string()));
     let good = "ann [Operator]";
-    let (algorithm, signature) = (
-        "the token is signed by an algorithm that is not expected",
-        "the signature of the token does not fit",
-    );
+    let (algorithm, signature) = ("token has an unexpected algorithm", "token signature does not match");
     let (malformed, unknown) =
         ("the token is not a signed JWT", "the token is signed with a key that the issuer does not publish");
     // The public key in the forms in which somebody may have taken it for a secret.
@@ -222,13 +219,9 @@ async fn published_tokens_fit_their_keys() {
     ];
     for (name, reader, header, signature) in cases {
         let token = format!("{header}.{CLAIMS}.{signature}");
-        assert_eq!(told(reader.verify(&token, now()).await), "the token is of another issuer", "{name}");
+        assert_eq!(told(reader.verify(&token, now()).await), "token has another issuer", "{name}");
         let other = format!("{header}.{CLAIMS}.{}", encoded(vec![7; decoded(signature).len()]));
-        assert_eq!(
-            told(reader.verify(&other, now()).await),
-            "the signature of the token does not fit",
-            "{name}"
-        );
+        assert_eq!(told(reader.verify(&other, now()).await), "token signature does not match", "{name}");
     }
 }
 
@@ -239,7 +232,7 @@ async fn keys_serve_through_a_day_of_the_issuers_absence() {
     let reader = reader(&server);
     let news = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&news);
-    reader.listen(move |words| heard.lock().expect("nobody panics").push(words));
+    reader.listen(move |words| heard.lock().expect("lock is not poisoned").push(words));
     // Long enough for all of it: the times here are those of the keys.
     let token = key.token("e", &but(&json!({ "exp": NOW + 1_000_000 })));
     let verify = async || told(reader.verify(&token, now()).await);
@@ -247,14 +240,14 @@ async fn keys_serve_through_a_day_of_the_issuers_absence() {
     server.answer("503 Service Unavailable", "");
     wait(Duration::from_mins(5)).await;
     assert_eq!(verify().await, "ann [Operator]", "nobody waits for the fetch that fails");
-    failed(&reader, "the answer has the status 503").await;
+    failed(&reader, "response has status 503").await;
     server.answer("200 OK", "{\"keys\":[]}");
     wait(Duration::from_hours(23)).await;
     assert_eq!(verify().await, "ann [Operator]", "an empty set takes no place");
-    failed(&reader, "what came has no key for RS256 or ES256").await;
+    failed(&reader, "response has no key for RS256 or ES256").await;
     assert_eq!(server.asked(), 3);
     wait(Duration::from_hours(1)).await;
-    let gone = "tokens cannot be checked now: what came has no key for RS256 or ES256";
+    let gone = "tokens cannot be verified now: response has no key for RS256 or ES256";
     assert_eq!(verify().await, gone);
     assert!(reader.verify(&token, now()).await.expect_err("it is gone").is_outage());
     server.publish(&[key.public("e")]);
@@ -262,16 +255,17 @@ async fn keys_serve_through_a_day_of_the_issuers_absence() {
     wait(Duration::from_secs(5)).await;
     assert_eq!(verify().await, "ann [Operator]");
     let expected = [
-        "the issuer's keys cannot be had, and tokens are refused: what came has no key for RS256 or ES256",
-        "the issuer's keys can be had again",
+        "issuer keys unavailable, tokens are refused: response has no key for RS256 or ES256",
+        "issuer keys available again",
     ];
-    let news: Vec<String> = news.lock().expect("nobody panics").iter().map(ToString::to_string).collect();
+    let news: Vec<String> =
+        news.lock().expect("lock is not poisoned").iter().map(ToString::to_string).collect();
     assert_eq!(news, expected, "each is told once");
 }
 
 /// Waits until a fetch in the background has failed like that.
 async fn failed(reader: &Tokens, why: &str) {
-    let Keys::Published(issuer) = &reader.keys else { panic!("it fetches nothing") };
+    let TokenKeys::Published(issuer) = &reader.keys else { panic!("it fetches nothing") };
     for _ in 0..20_000 {
         if issuer.failure().is_some_and(|failure| failure == why) {
             return;
@@ -313,26 +307,26 @@ async fn an_issuer_that_was_never_reached_is_an_outage_and_says_why() {
     let large = "x".repeat(1024 * 1024 + 1);
     #[rustfmt::skip]
     let cases = [
-        ("another status",   "404 Not Found", String::new(),                         "the answer has the status 404"),
-        ("another place",    "302 Found",     String::new(),                         "the answer has the status 302"),
-        ("no JSON",          "200 OK",        "<html>".to_owned(),                   "what came is no set of keys"),
-        ("other JSON",       "200 OK",        "{\"keys\":{}}".to_owned(),            "what came is no set of keys"),
-        ("too many",         "200 OK",        json!({ "keys": many }).to_string(),   "what came has more than 100 keys"),
-        ("too large",        "200 OK",        large,                                 "the answer is larger than 1048576 bytes"),
-        ("no key of use",    "200 OK",        "{\"keys\":[{\"kty\":\"oct\"}]}".to_owned(), "what came has no key for RS256 or ES256"),
+        ("another status",   "404 Not Found", String::new(),                         "response has status 404"),
+        ("another place",    "302 Found",     String::new(),                         "response has status 302"),
+        ("no JSON",          "200 OK",        "<html>".to_owned(),                   "response is not a key set"),
+        ("other JSON",       "200 OK",        "{\"keys\":{}}".to_owned(),            "response is not a key set"),
+        ("too many",         "200 OK",        json!({ "keys": many }).to_string(),   "response has more than 100 keys"),
+        ("too large",        "200 OK",        large,                                 "response is larger than 1048576 bytes"),
+        ("no key of use",    "200 OK",        "{\"keys\":[{\"kty\":\"oct\"}]}".to_owned(), "response has no key for RS256 or ES256"),
     ];
     for (name, status, body, expected) in cases {
         server.answer(status, &body);
         let error = reader(&server).verify(&token, now()).await.expect_err(name);
         assert!(error.is_outage(), "{name}");
-        assert_eq!(error.to_string(), format!("tokens cannot be checked now: {expected}"), "{name}");
+        assert_eq!(error.to_string(), format!("tokens cannot be verified now: {expected}"), "{name}");
     }
     let shared =
         Tokens::new(&rules("secret: shared"), Secrets::default(), Arc::new(Pool::new(Roots::System)));
     let error = shared.expect("it reads").verify(&Signer::shared(b"x").token("", &claims()), now()).await;
     let error = error.expect_err("there is no secret");
     assert!(error.is_outage());
-    assert_eq!(error.to_string(), "tokens cannot be checked now: the book defines no such secret");
+    assert_eq!(error.to_string(), "tokens cannot be verified now: not defined in the rule book");
 }
 
 #[tokio::test]
@@ -347,7 +341,7 @@ async fn either_of_two_secrets_is_good_and_a_changed_one_is_used_soon() {
     // Later than anybody would put off a fetch, so that a slow look at the file does not matter.
     wait(Duration::from_secs(10)).await;
     assert_eq!(verify("newest").await, "ann [Operator]");
-    assert_eq!(verify("old").await, "the signature of the token does not fit");
+    assert_eq!(verify("old").await, "token signature does not match");
 }
 
 #[tokio::test]
@@ -393,6 +387,6 @@ proptest! {
 
     #[test]
     fn no_text_upsets_the_reader(text in "\\PC{0,200}|([A-Za-z0-9_-]{0,40}\\.){0,4}[A-Za-z0-9_-]{0,40}") {
-        prop_assert!(Token::parse(&text).is_err() || text.matches('.').count() == 2);
+        prop_assert!(ParsedToken::parse(&text).is_err() || text.matches('.').count() == 2);
     }
 }

@@ -4,7 +4,7 @@
 //! counts as missing and is overwritten.
 
 use redrive_core::ids::DependencyName;
-use redrive_core::policy::breaker::Record;
+use redrive_core::policy::breaker::BreakerRecord;
 use redrive_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -14,7 +14,7 @@ use crate::shared::{Swap, is_same};
 pub(super) fn load(
     connection: &Connection,
     dependency: &DependencyName,
-) -> Result<Option<Record>, rusqlite::Error> {
+) -> Result<Option<BreakerRecord>, rusqlite::Error> {
     let sql = "SELECT record FROM breakers WHERE dependency = ?1";
     let mut statement = connection.prepare_cached(sql)?;
     let found: Option<String> = statement.query_row([dependency.as_str()], |row| row.get(0)).optional()?;
@@ -29,8 +29,8 @@ pub(super) fn load(
 
 pub(super) fn swap(
     connection: &Connection,
-    expected: Option<&Record>,
-    record: &Record,
+    expected: Option<&BreakerRecord>,
+    record: &BreakerRecord,
 ) -> Result<Swap, rusqlite::Error> {
     if !is_same(load(connection, &record.service_name)?.as_ref(), expected) {
         return Ok(Swap::Beaten);

@@ -248,7 +248,8 @@ impl FileWorker {
                 continue;
             }
             let now = (self.clock)();
-            let released = std::mem::take(&mut *self.released.lock().expect("no code panics under this lock"));
+            let released =
+                std::mem::take(&mut *self.released.lock().expect("no code panics under this lock"));
             // The next caller must see releases, so nothing is answered by a read before they are written.
             let rest = if released.is_empty() { self.look(batch, now) } else { batch };
             self.write(rest, released, now);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::task::Poll;
 
-use redrive_core::policy::breaker::Phase;
+use redrive_core::policy::breaker::BreakerPhase;
 use rusqlite::Connection;
 use tokio::task::JoinSet;
 
@@ -51,10 +51,10 @@ async fn no_record_is_lost_to_who_read_before_it_was_written() {
         writers.spawn(async move {
             let mut written = 0;
             while written < 20 {
-                let record = record("d", 0, Phase::Open);
+                let record = record("d", 0, BreakerPhase::Open);
                 let stored = file.load(&record.service_name).await.expect("it is there");
                 let generation = stored.as_ref().map_or(0, |stored| stored.generation.0) + 1;
-                let next = Record { generation: Generation(generation), ..record };
+                let next = BreakerRecord { generation: Generation(generation), ..record };
                 let swap = file.swap(stored.as_ref(), &next).await.expect("it is there");
                 written += u64::from(swap == Swap::Written);
             }
@@ -63,7 +63,7 @@ async fn no_record_is_lost_to_who_read_before_it_was_written() {
     }
     let written: u64 = writers.join_all().await.into_iter().sum();
     let file = File::open(&path).expect("it opens");
-    let last = file.load(&record("d", 0, Phase::Open).service_name).await.expect("it is there");
+    let last = file.load(&record("d", 0, BreakerPhase::Open).service_name).await.expect("it is there");
     assert_eq!(last.map(|last| last.generation), Some(Generation(written)));
 }
 
@@ -74,8 +74,8 @@ async fn records_that_have_expired_go_and_unreadable_ones_are_as_good_as_none() 
     let hands = Hands::default();
     let file = File::open_by(&path, hands.clock()).expect("it opens");
     let expires_at = (hands.clock())() + HOUR;
-    let short = Record { expires_at, ..record("short", 1, Phase::Open) };
-    let long = record("long", 1, Phase::Open);
+    let short = BreakerRecord { expires_at, ..record("short", 1, BreakerPhase::Open) };
+    let long = record("long", 1, BreakerPhase::Open);
     for record in [&short, &long] {
         assert_eq!(file.swap(None, record).await.expect("it is there"), Swap::Written);
     }
@@ -265,7 +265,7 @@ async fn who_is_dropped_while_it_begins_leaves_no_mark() {
         }
         if number % 2 == 0 {
             // The thread has answered by now, and nobody has heard it.
-            file.load(&record("d", 0, Phase::Open).service_name).await.expect("it is there");
+            file.load(&record("d", 0, BreakerPhase::Open).service_name).await.expect("it is there");
         }
         drop(begun);
         let second = once.call(&name, HOUR, || async { Ok::<_, std::io::Error>(7) }).await;

@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::{ArcSwap, Guard as Peeked};
-use redrive_core::book::problem::{Problem, Severity, suggest};
-use redrive_core::book::{Reading, RuleBook, connectors, read_bytes};
+use redrive_core::book::problem::{Problem, ProblemSeverity, suggest};
+use redrive_core::book::{ParsedBook, RuleBook, connectors, read_bytes};
 use redrive_core::ids::DependencyName;
 use redrive_core::policy::admission::AdmissionSettings;
 use redrive_core::policy::budget::BudgetSettings;
@@ -82,7 +82,8 @@ impl fmt::Display for BookError {
             Self::NoFile => f.write_str("rule book was parsed from a text and has no file"),
             Self::Wrong { path, problems } => {
                 let name = path.as_ref().map_or("rule book".into(), |path| path.display().to_string());
-                let errors = problems.iter().filter(|problem| problem.severity == Severity::Error).count();
+                let errors =
+                    problems.iter().filter(|problem| problem.severity == ProblemSeverity::Error).count();
                 write!(f, "{name} has {errors} {}", if errors == 1 { "error" } else { "errors" })?;
                 for Problem { severity, span, message, help, .. } in problems {
                     let place = span.position;
@@ -457,7 +458,7 @@ fn read_file(path: &Path) -> Result<RuleBook, BookError> {
 }
 
 fn checked(bytes: &[u8], path: Option<&Path>) -> Result<RuleBook, BookError> {
-    let Reading { book, problems } = read_bytes(bytes, connectors::built_in());
+    let ParsedBook { book, problems } = read_bytes(bytes, connectors::built_in());
     book.ok_or_else(|| BookError::Wrong { path: path.map(Path::to_owned), problems: problems.into_sorted() })
 }
 

@@ -7,13 +7,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use redrive_core::ids::{self, Seed};
-use redrive_core::policy::admission::{BudgetClaim, Request};
-use redrive_core::policy::answer::{Answer, CallPart, TransportError, What};
+use redrive_core::policy::admission::{BudgetClaim, CallRequest};
+use redrive_core::policy::answer::{AnswerKind, CallPart, TargetAnswer, TransportError};
 use redrive_core::policy::breaker::{CallEnd, Observation};
-use redrive_core::policy::category::{Category, Code, codes};
-use redrive_core::policy::classify::{Connection, Failure, Outcome, classify};
+use redrive_core::policy::category::{Category, FailureCode, codes};
+use redrive_core::policy::classify::{ConnectionStatus, Failure, Outcome, classify};
 use redrive_core::policy::decide::{
-    DeathReason, Decision, Ended, History, HoldCause, Moment, Verdict, Why, decide,
+    AttemptResult, DeadLetterReason, Decision, History, HoldCause, Moment, Verdict, VerdictBasis, decide,
 };
 use redrive_core::time::Timestamp;
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -28,7 +28,7 @@ use super::{Guard, Retries, WhenHeld};
 
 pub(super) async fn call<T, E, J, F, Fut>(guard: &Guard, judge: J, mut work: F) -> Result<T, CallError<E>>
 where
-    J: for<'a> Fn(&'a Result<T, E>) -> Option<Answer<'a>>,
+    J: for<'a> Fn(&'a Result<T, E>) -> Option<TargetAnswer<'a>>,
     F: FnMut(Attempt) -> Fut,
     Fut: Future<Output = Result<T, E>>,
 {
@@ -103,7 +103,7 @@ fn begin<T, E, J, F, Fut>(
     context: &mut Context<'_>,
 ) -> FirstAttempt<T, E>
 where
-    J: for<'a> Fn(&'a Result<T, E>) -> Option<Answer<'a>>,
+    J: for<'a> Fn(&'a Result<T, E>) -> Option<TargetAnswer<'a>>,
     F: FnMut(Attempt) -> Fut,
     Fut: Future<Output = Result<T, E>>,
 {
@@ -237,7 +237,7 @@ impl<'a, E> GuardedCall<'a, E> {
         loop {
             self.follow_book();
             let terms = Arc::clone(&self.terms);
-            let request = Request {
+            let request = CallRequest {
                 limit: terms.rule.timeouts.whole.limit(self.next_number()),
                 claim: if self.attempts == 0 { BudgetClaim::First } else { BudgetClaim::Granted },
             };
@@ -286,14 +286,14 @@ impl<'a, E> GuardedCall<'a, E> {
         limit: Duration,
     ) -> Result<T, AttemptProblem<E>>
     where
-        J: for<'b> Fn(&'b Result<T, E>) -> Option<Answer<'b>>,
+        J: for<'b> Fn(&'b Result<T, E>) -> Option<TargetAnswer<'b>>,
     {
         let Some(result) = ended else {
             if self.is_out_of_time() {
                 return Err(AttemptProblem::OutOfTime);
             }
-            let answer = Answer {
-                what: What::Transport(TransportError::Timeout(CallPart::Whole)),
+            let answer = TargetAnswer {
+                what: AnswerKind::Transport(TransportError::Timeout(CallPart::Whole)),
                 message: "no answer in time",
                 retry_after: None,
             };
@@ -304,8 +304,8 @@ impl<'a, E> GuardedCall<'a, E> {
             None => match result {
                 Ok(value) => return Ok(value),
                 Err(error) => {
-                    let what = What::Reported { code: codes::UNKNOWN_ERROR };
-                    let answer = Answer { what, message: "", retry_after: None };
+                    let what = AnswerKind::Reported { code: codes::UNKNOWN_ERROR };
+                    let answer = TargetAnswer { what, message: "", retry_after: None };
                     return Err(self.meaning(&answer).with(FailureCause::Error(error)));
                 }
             },
@@ -317,7 +317,7 @@ impl<'a, E> GuardedCall<'a, E> {
         }
     }
 
-    fn meaning(&self, answer: &Answer<'_>) -> AnswerMeaning {
+    fn meaning(&self, answer: &TargetAnswer<'_>) -> AnswerMeaning {
         let rule = &self.terms.rule;
         match classify(answer, &rule.classify, rule.timeouts.category) {
             Outcome::Failed(failure) => AnswerMeaning::AttemptProblem(Box::new(failure)),
@@ -338,7 +338,7 @@ impl<'a, E> GuardedCall<'a, E> {
         let terms = Arc::clone(&self.terms);
         let number = ids::Attempt::new(self.attempts).unwrap_or(ids::Attempt::FIRST);
         let moment = Moment { now, seed: Seed::default(), delivery: self.key.as_delivery(), attempt: number };
-        let ended = Ended::Outcome(Outcome::Failed((*last.failure).clone()));
+        let ended = AttemptResult::Outcome(Outcome::Failed((*last.failure).clone()));
         let decision = decide(&terms.rule, &self.history, &ended, &moment);
         self.history = self.history.after(&decision, now);
         if last.failure.category == Category::RateLimited {
@@ -373,10 +373,12 @@ impl<'a, E> GuardedCall<'a, E> {
                     Ok(due_at)
                 }
             }
-            Verdict::DeadLetter { reason: DeathReason::DeadlineExceeded, .. } => Err(EndReason::Deadline),
-            Verdict::DeadLetter { reason, .. } => {
-                Err(EndReason::Failed(reason.code().map_or_else(|| last.failure.code.clone(), Code::of)))
+            Verdict::DeadLetter { reason: DeadLetterReason::DeadlineExceeded, .. } => {
+                Err(EndReason::Deadline)
             }
+            Verdict::DeadLetter { reason, .. } => Err(EndReason::Failed(
+                reason.code().map_or_else(|| last.failure.code.clone(), FailureCode::of),
+            )),
             Verdict::Pause | Verdict::Deliver => Err(EndReason::Failed(last.failure.code.clone())),
         }
     }
@@ -393,8 +395,8 @@ impl<'a, E> GuardedCall<'a, E> {
             return Err(self.not_let_in(cause, retry_after, code));
         }
         let ended = match cause {
-            HoldCause::BreakerOpen => Ended::BreakerOpen { until },
-            HoldCause::AskedToWait => Ended::AskedToWait { until },
+            HoldCause::BreakerOpen => AttemptResult::BreakerOpen { until },
+            HoldCause::AskedToWait => AttemptResult::AskedToWait { until },
         };
         let moment = Moment {
             now,
@@ -406,7 +408,7 @@ impl<'a, E> GuardedCall<'a, E> {
         self.history = self.history.after(&decision, now);
         match decision.verdict {
             Verdict::Hold { until } | Verdict::Retry { due_at: until } => Ok(until),
-            Verdict::DeadLetter { reason: DeathReason::DeadlineExceeded, .. } => Err(self.too_late()),
+            Verdict::DeadLetter { reason: DeadLetterReason::DeadlineExceeded, .. } => Err(self.too_late()),
             Verdict::DeadLetter { reason, .. } => {
                 let code = reason.code().unwrap_or(codes::CIRCUIT_BREAKER_OPEN);
                 Err(self.not_let_in(cause, retry_after, code))
@@ -420,14 +422,14 @@ impl<'a, E> GuardedCall<'a, E> {
             HoldCause::BreakerOpen => Category::Transient,
             HoldCause::AskedToWait => Category::RateLimited,
         };
-        self.error(Code::of(code), category, |last| match cause {
+        self.error(FailureCode::of(code), category, |last| match cause {
             HoldCause::BreakerOpen => Cause::BreakerOpen { retry_after, last },
             HoldCause::AskedToWait => Cause::AskedToWait { retry_after, last },
         })
     }
 
     fn too_late(&mut self) -> CallError<E> {
-        let code = Code::of(codes::DEADLINE_EXCEEDED);
+        let code = FailureCode::of(codes::DEADLINE_EXCEEDED);
         self.error(code, Category::Transient, |last| Cause::Deadline { last })
     }
 
@@ -435,13 +437,15 @@ impl<'a, E> GuardedCall<'a, E> {
         match end {
             EndReason::Deadline => self.too_late(),
             EndReason::Budget => {
-                let code = Code::of(codes::RETRY_BUDGET_SPENT);
+                let code = FailureCode::of(codes::RETRY_BUDGET_SPENT);
                 self.error(code, Category::Transient, |last| Cause::BudgetSpent { last })
             }
             EndReason::Failed(code) => {
                 let category = match &decision.why {
-                    Why::Failed(ruling) => ruling.category,
-                    Why::Delivered { .. } | Why::Held(_) | Why::Interrupted => Category::Unknown,
+                    VerdictBasis::Failed(ruling) => ruling.category,
+                    VerdictBasis::Delivered { .. } | VerdictBasis::Held(_) | VerdictBasis::Interrupted => {
+                        Category::Unknown
+                    }
                 };
                 let fault = self.last.take().expect("it has just failed");
                 let LastFailure { failure, what } = fault;
@@ -469,7 +473,7 @@ impl<'a, E> GuardedCall<'a, E> {
     /// The error of a call that ended for another reason than its last failure.
     fn error(
         &mut self,
-        code: Code,
+        code: FailureCode,
         category: Category,
         cause: impl FnOnce(Option<E>) -> Cause<E>,
     ) -> CallError<E> {
@@ -486,7 +490,7 @@ impl<'a, E> GuardedCall<'a, E> {
 
     fn error_of(
         &self,
-        code: Code,
+        code: FailureCode,
         category: Category,
         failure: Option<Box<Failure>>,
         cause: Cause<E>,
@@ -504,7 +508,7 @@ impl<'a, E> GuardedCall<'a, E> {
 }
 
 enum EndReason {
-    Failed(Code),
+    Failed(FailureCode),
     Deadline,
     Budget,
 }
@@ -524,13 +528,13 @@ impl AnswerMeaning {
             Self::Good(None) => {
                 let failure = Failure {
                     category: Category::Unknown,
-                    code: Code::of(codes::UNKNOWN_ERROR),
+                    code: FailureCode::of(codes::UNKNOWN_ERROR),
                     status: None,
                     message: String::new(),
                     retry_after: None,
                     matched: None,
                     default_category: None,
-                    connection: Connection::Made,
+                    connection: ConnectionStatus::Made,
                 };
                 AttemptProblem::Accepted(LastFailure { failure: Box::new(failure), what })
             }

@@ -13,9 +13,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use redrive_core::ids::DependencyName;
-use redrive_core::policy::admission::{self, AdmissionControl, AdmissionSettings, Gate, Request};
+use redrive_core::policy::admission::{
+    self, AdmissionControl, AdmissionGate, AdmissionSettings, CallRequest,
+};
 use redrive_core::policy::breaker::{
-    Breaker, Observation, OnSuccess, Phase, Record, State as BreakerState, Transition, Trip,
+    Breaker, BreakerPhase, BreakerRecord, BreakerState, Observation, OnSuccess, Transition, Trip,
 };
 use redrive_core::policy::rule::Rule;
 use redrive_core::time::Timestamp;
@@ -67,7 +69,7 @@ struct DependencyState {
 pub(super) struct CallPass(PassKind);
 
 impl CallPass {
-    pub(super) const fn asked(ticket: admission::Ticket) -> Self {
+    pub(super) const fn asked(ticket: admission::CallTicket) -> Self {
         Self(PassKind::Asked(ticket))
     }
 
@@ -83,7 +85,7 @@ enum PassKind {
     /// From the fast path, in that epoch.
     Quick(Epoch),
     /// From the admission control.
-    Asked(admission::Ticket),
+    Asked(admission::CallTicket),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,7 +167,13 @@ impl GuardedDependency {
         self.settle(pass, Observation::Success, rule, now);
     }
 
-    pub(super) fn admit(&self, rule: &Rule, request: Request, asker: Asker, now: Timestamp) -> Gate {
+    pub(super) fn admit(
+        &self,
+        rule: &Rule,
+        request: CallRequest,
+        asker: Asker,
+        now: Timestamp,
+    ) -> AdmissionGate {
         let (gate, transition) = self.lock().admit(rule, request, asker, now);
         if let Some(transition) = transition {
             self.publish(transition);
@@ -238,11 +246,11 @@ impl GuardedDependency {
     /// Whether the next call would be the first probe of an open breaker.
     pub(super) fn is_to_be_probed(&self, now: Timestamp) -> bool {
         let record = self.lock().control.record(&self.name, now);
-        record.state == Phase::Open && record.open_until.is_some_and(|until| until <= now)
+        record.state == BreakerPhase::Open && record.open_until.is_some_and(|until| until <= now)
     }
 
     /// Takes over a newer stored record, or returns ours to be published.
-    pub(super) fn meet(&self, stored: Option<&Record>, now: Timestamp) -> Option<Record> {
+    pub(super) fn meet(&self, stored: Option<&BreakerRecord>, now: Timestamp) -> Option<BreakerRecord> {
         let mut state = self.lock();
         let ours = state.control.has_breaker().then(|| state.control.record(&self.name, now))?;
         let known = stored.filter(|stored| !stored.is_expired(now));
@@ -369,14 +377,14 @@ impl DependencyState {
     fn admit(
         &mut self,
         rule: &Rule,
-        request: Request,
+        request: CallRequest,
         asker: Asker,
         now: Timestamp,
-    ) -> (Gate, Option<Transition>) {
+    ) -> (AdmissionGate, Option<Transition>) {
         if asker == Asker::Newcomer && self.waiting > 0 {
             let gate = match self.control.held(rule, now) {
-                Some((cause, until)) => Gate::Held(cause, until),
-                None => Gate::Busy,
+                Some((cause, until)) => AdmissionGate::Held(cause, until),
+                None => AdmissionGate::Busy,
             };
             return (gate, None);
         }
@@ -384,11 +392,11 @@ impl DependencyState {
     }
 
     /// The ticket of a pass; it has a permit if the breaker still knows its generation.
-    fn ticket(&self, pass: CallPass) -> admission::Ticket {
+    fn ticket(&self, pass: CallPass) -> admission::CallTicket {
         match pass.0 {
             PassKind::Quick(epoch) => {
                 let permit = self.control.breaker().closed_permit().filter(|_| epoch == self.epoch());
-                admission::Ticket::of_free_call(permit)
+                admission::CallTicket::of_free_call(permit)
             }
             PassKind::Asked(ticket) => ticket,
         }
@@ -396,8 +404,8 @@ impl DependencyState {
 }
 
 /// A breaker that never changed has nothing to publish.
-fn is_news(ours: &Record, stored: Option<&Record>) -> bool {
-    let key = |record: &Record| (record.generation, record.state, record.opened_at);
+fn is_news(ours: &BreakerRecord, stored: Option<&BreakerRecord>) -> bool {
+    let key = |record: &BreakerRecord| (record.generation, record.state, record.opened_at);
     match stored {
         Some(stored) => key(ours) > key(stored),
         None => ours.generation > Breaker::new().generation(),
@@ -408,13 +416,13 @@ fn log(dependency: &DependencyName, transition: Transition, origin: &'static str
     let Transition { from, to, generation, failures, .. } = transition;
     let generation = generation.0;
     match to {
-        Phase::Open => {
+        BreakerPhase::Open => {
             tracing::warn!(%dependency, ?from, generation, failures, origin, "circuit breaker opened");
         }
-        Phase::HalfOpen => {
+        BreakerPhase::HalfOpen => {
             tracing::info!(%dependency, ?from, generation, failures, origin, "circuit breaker half-open");
         }
-        Phase::Closed => {
+        BreakerPhase::Closed => {
             tracing::info!(%dependency, ?from, generation, failures, origin, "circuit breaker closed");
         }
     }

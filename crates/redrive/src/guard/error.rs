@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use redrive_core::ids::DependencyName;
-use redrive_core::policy::category::{Category, Code};
+use redrive_core::policy::category::{Category, FailureCode};
 use redrive_core::policy::classify::Failure;
 use redrive_core::text::show_duration;
 
@@ -19,7 +19,7 @@ pub struct CallError<E> {
     pub category: Category,
     /// Why the call ended, for programs: `MAX_RETRIES_EXCEEDED`, `CIRCUIT_BREAKER_OPEN`, or the failure's own
     /// code.
-    pub code: Code,
+    pub code: FailureCode,
     /// Attempts made.
     pub attempts: u32,
     /// Duration of the whole call.

@@ -1,7 +1,7 @@
 //! Keeps the breaker of one dependency in step with the shared state.
 //!
 //! One task per shared dependency: it reads, publishes a newer record by compare-and-set and takes over newer
-//! ones ([`redrive_core::policy::breaker::Record`]). It ends with the dependency.
+//! ones ([`redrive_core::policy::breaker::BreakerRecord`]). It ends with the dependency.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use redrive_core::policy::admission::{Gate, Request};
+use redrive_core::policy::admission::{AdmissionGate, CallRequest};
 use redrive_core::policy::decide::HoldCause;
 use redrive_core::time::Timestamp;
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -25,7 +25,7 @@ pub(super) enum Entry {
 
 pub(super) async fn enter(
     terms: &Arc<Terms>,
-    request: Request,
+    request: CallRequest,
     clock: &GuardClock,
     deadline: Option<Instant>,
 ) -> Entry {
@@ -50,16 +50,18 @@ pub(super) async fn enter(
 /// When the rate admits it; `None` if it waits for calls in flight.
 struct NotYet(Option<Timestamp>);
 
-fn ask(terms: &Arc<Terms>, request: Request, asker: Asker, clock: &GuardClock) -> Result<Entry, NotYet> {
+fn ask(terms: &Arc<Terms>, request: CallRequest, asker: Asker, clock: &GuardClock) -> Result<Entry, NotYet> {
     match terms.dependency.admit(&terms.rule, request, asker, clock.now()) {
-        Gate::Open(ticket) => Ok(Entry::In(CallTicket::new(Arc::clone(terms), CallPass::asked(ticket)))),
-        Gate::Held(cause, until) => Ok(Entry::Held(cause, until)),
-        Gate::Paced(until) | Gate::OverBudget(until) => Err(NotYet(Some(until))),
-        Gate::Busy => Err(NotYet(None)),
+        AdmissionGate::Open(ticket) => {
+            Ok(Entry::In(CallTicket::new(Arc::clone(terms), CallPass::asked(ticket))))
+        }
+        AdmissionGate::Held(cause, until) => Ok(Entry::Held(cause, until)),
+        AdmissionGate::Paced(until) | AdmissionGate::OverBudget(until) => Err(NotYet(Some(until))),
+        AdmissionGate::Busy => Err(NotYet(None)),
     }
 }
 
-async fn line_up(terms: &Arc<Terms>, request: Request, clock: &GuardClock) -> Entry {
+async fn line_up(terms: &Arc<Terms>, request: CallRequest, clock: &GuardClock) -> Entry {
     let dependency = Arc::clone(&terms.dependency);
     let _waiting = dependency.wait();
     let _turn = dependency.turn.acquire().await.expect("the semaphore is never closed");

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
-use redrive_core::policy::answer::{Answer, TransportError, What};
+use redrive_core::policy::answer::{AnswerKind, TargetAnswer, TransportError};
 use tokio::time::Instant;
 
 use super::{Attempt, Book, CallError, Classify, Guard};
@@ -37,15 +37,15 @@ impl fmt::Display for Oops {
 impl std::error::Error for Oops {}
 
 impl Classify for Oops {
-    fn answer(&self) -> Answer<'_> {
-        let http = |status| What::Http { status, headers: &(), body: "" };
+    fn answer(&self) -> TargetAnswer<'_> {
+        let http = |status| AnswerKind::Http { status, headers: &(), body: "" };
         let (what, retry_after) = match *self {
             Self::Status(status) => (http(status), None),
             Self::Wait(seconds) => (http(429), Some(Duration::from_secs(seconds))),
-            Self::Refused => (What::Transport(TransportError::Refused), None),
-            Self::Code(code) => (What::Reported { code }, None),
+            Self::Refused => (AnswerKind::Transport(TransportError::Refused), None),
+            Self::Code(code) => (AnswerKind::Reported { code }, None),
         };
-        Answer { what, message: "", retry_after }
+        TargetAnswer { what, message: "", retry_after }
     }
 }
 

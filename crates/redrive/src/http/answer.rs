@@ -5,7 +5,7 @@
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, StatusCode, header};
-use redrive_core::policy::answer::{HeaderPairs, Reply, Seen};
+use redrive_core::policy::answer::{HeaderPairs, ReplyKind, TargetReply};
 use redrive_core::policy::retry_after;
 use redrive_core::time::Timestamp;
 
@@ -21,12 +21,12 @@ const BODY_TOLD_MAX: usize = 300;
 
 /// The response in the core's terms.
 #[must_use]
-pub fn reply(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Reply {
+pub fn reply(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> TargetReply {
     let body = text(body);
-    Reply {
+    TargetReply {
         message: message(status, &body),
         retry_after: wait_asked_for(headers),
-        seen: Seen::Http { status: status.as_u16(), headers: pairs(headers), body },
+        seen: ReplyKind::Http { status: status.as_u16(), headers: pairs(headers), body },
     }
 }
 

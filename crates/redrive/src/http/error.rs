@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::fmt;
 
-use redrive_core::policy::answer::{Answer, Reply, Seen};
+use redrive_core::policy::answer::{ReplyKind, TargetAnswer, TargetReply};
 
 use crate::guard::Classify;
 
@@ -13,24 +13,24 @@ use crate::guard::Classify;
 #[derive(Debug)]
 pub enum HttpError<E> {
     /// The response was unsuccessful.
-    Refused(Box<Reply>),
+    Refused(Box<TargetReply>),
     /// No response, or only part of one.
     Unanswered {
         /// What was seen.
-        seen: Box<Reply>,
+        seen: Box<TargetReply>,
         /// The client's error.
         error: E,
     },
 }
 
 impl<E> HttpError<E> {
-    pub(super) fn unanswered(seen: Seen, message: String, error: E) -> Self {
-        Self::Unanswered { seen: Box::new(Reply { seen, message, retry_after: None }), error }
+    pub(super) fn unanswered(seen: ReplyKind, message: String, error: E) -> Self {
+        Self::Unanswered { seen: Box::new(TargetReply { seen, message, retry_after: None }), error }
     }
 
     /// What was seen.
     #[must_use]
-    pub const fn seen(&self) -> &Reply {
+    pub const fn seen(&self) -> &TargetReply {
         match self {
             Self::Refused(seen) | Self::Unanswered { seen, .. } => seen,
         }
@@ -44,7 +44,7 @@ impl<E> HttpError<E> {
 }
 
 impl<E> Classify for HttpError<E> {
-    fn answer(&self) -> Answer<'_> {
+    fn answer(&self) -> TargetAnswer<'_> {
         self.seen().as_answer()
     }
 }

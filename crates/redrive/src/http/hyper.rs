@@ -6,7 +6,7 @@ use ::http::Response;
 use ::hyper::body::{Body, Buf};
 use http_body_util::BodyExt;
 use hyper_util::client::legacy;
-use redrive_core::policy::answer::{Answer, Reply, Seen, TransportError, What};
+use redrive_core::policy::answer::{AnswerKind, ReplyKind, TargetAnswer, TargetReply, TransportError};
 use tokio::time::timeout;
 
 use super::answer::{self, BODY_KEPT_MAX, BODY_WAIT_MAX};
@@ -14,32 +14,32 @@ use super::{HttpError, causes, chain, in_words};
 use crate::guard::Classify;
 
 impl Classify for ::hyper::Error {
-    fn answer(&self) -> Answer<'_> {
+    fn answer(&self) -> TargetAnswer<'_> {
         let error = chain::of_hyper(self);
-        Answer { what: What::Transport(error), message: in_words(error), retry_after: None }
+        TargetAnswer { what: AnswerKind::Transport(error), message: in_words(error), retry_after: None }
     }
 }
 
 impl Classify for legacy::Error {
-    fn answer(&self) -> Answer<'_> {
+    fn answer(&self) -> TargetAnswer<'_> {
         let (what, message) = match of_client(self) {
-            Some(error) => (What::Transport(error), in_words(error)),
-            None => (What::ConfigMissing, "a request that cannot be sent"),
+            Some(error) => (AnswerKind::Transport(error), in_words(error)),
+            None => (AnswerKind::ConfigMissing, "a request that cannot be sent"),
         };
-        Answer { what, message, retry_after: None }
+        TargetAnswer { what, message, retry_after: None }
     }
 }
 
 impl From<::hyper::Error> for HttpError<::hyper::Error> {
     fn from(error: ::hyper::Error) -> Self {
-        let seen = Seen::Transport(chain::of_hyper(&error));
+        let seen = ReplyKind::Transport(chain::of_hyper(&error));
         Self::unanswered(seen, chain::told(&error), error)
     }
 }
 
 impl From<legacy::Error> for HttpError<legacy::Error> {
     fn from(error: legacy::Error) -> Self {
-        let seen = of_client(&error).map_or(Seen::ConfigMissing, Seen::Transport);
+        let seen = of_client(&error).map_or(ReplyKind::ConfigMissing, ReplyKind::Transport);
         Self::unanswered(seen, chain::told(&error), error)
     }
 }
@@ -79,17 +79,17 @@ where
 
 /// What was seen of a result, or `None` for success: a judge for `tower` around any HTTP service. Leaves the
 /// body unread.
-pub fn judge<B, E: Error + 'static>(result: &Result<Response<B>, E>) -> Option<Reply> {
+pub fn judge<B, E: Error + 'static>(result: &Result<Response<B>, E>) -> Option<TargetReply> {
     match result {
         Ok(response) if response.status().is_success() => None,
         Ok(response) => Some(answer::reply(response.status(), response.headers(), b"")),
         Err(error) => {
             let client = causes(error).find_map(|cause| cause.downcast_ref::<legacy::Error>());
             let seen = match client {
-                Some(error) => of_client(error).map_or(Seen::ConfigMissing, Seen::Transport),
-                None => Seen::Transport(chain::of_call(error)),
+                Some(error) => of_client(error).map_or(ReplyKind::ConfigMissing, ReplyKind::Transport),
+                None => ReplyKind::Transport(chain::of_call(error)),
             };
-            Some(Reply { seen, message: chain::told(error), retry_after: None })
+            Some(TargetReply { seen, message: chain::told(error), retry_after: None })
         }
     }
 }

@@ -20,7 +20,9 @@
 //! ```
 
 use ::reqwest::{Error, Response};
-use redrive_core::policy::answer::{Answer, CallPart, HeaderPairs, Reply, Seen, TransportError, What};
+use redrive_core::policy::answer::{
+    AnswerKind, CallPart, HeaderPairs, ReplyKind, TargetAnswer, TargetReply, TransportError,
+};
 use tokio::time::timeout;
 
 use super::answer::{self, BODY_KEPT_MAX, BODY_WAIT_MAX};
@@ -29,15 +31,15 @@ use crate::guard::Classify;
 
 /// Has only the status; [`check`] keeps the rest of the response.
 impl Classify for Error {
-    fn answer(&self) -> Answer<'_> {
+    fn answer(&self) -> TargetAnswer<'_> {
         let (what, message) = match kind(self) {
             Kind::Status(status) => {
-                (What::Http { status, headers: &(), body: "" }, "an answer that is no success")
+                (AnswerKind::Http { status, headers: &(), body: "" }, "an answer that is no success")
             }
-            Kind::Transport(error) => (What::Transport(error), in_words(error)),
-            Kind::Unsendable => (What::ConfigMissing, "a request that cannot be sent"),
+            Kind::Transport(error) => (AnswerKind::Transport(error), in_words(error)),
+            Kind::Unsendable => (AnswerKind::ConfigMissing, "a request that cannot be sent"),
         };
-        Answer { what, message, retry_after: None }
+        TargetAnswer { what, message, retry_after: None }
     }
 }
 
@@ -69,13 +71,13 @@ pub async fn check(mut response: Response) -> Result<Response, HttpError<Error>>
 
 /// What was seen of a result, or `None` for success: a judge for `tower`. Leaves the body unread.
 #[must_use]
-pub fn judge(result: &Result<Response, Error>) -> Option<Reply> {
+pub fn judge(result: &Result<Response, Error>) -> Option<TargetReply> {
     match result {
         Ok(response) if response.status().is_success() => None,
         Ok(response) => Some(answer::reply(response.status(), response.headers(), b"")),
         Err(error) => {
             let message = Classify::answer(error).message.to_owned();
-            Some(Reply { seen: seen(error), message, retry_after: None })
+            Some(TargetReply { seen: seen(error), message, retry_after: None })
         }
     }
 }
@@ -99,11 +101,13 @@ impl crate::tower::RequestPolicy<::reqwest::Request> for TryCloned {
     }
 }
 
-fn seen(error: &Error) -> Seen {
+fn seen(error: &Error) -> ReplyKind {
     match kind(error) {
-        Kind::Status(status) => Seen::Http { status, headers: HeaderPairs::default(), body: String::new() },
-        Kind::Transport(error) => Seen::Transport(error),
-        Kind::Unsendable => Seen::ConfigMissing,
+        Kind::Status(status) => {
+            ReplyKind::Http { status, headers: HeaderPairs::default(), body: String::new() }
+        }
+        Kind::Transport(error) => ReplyKind::Transport(error),
+        Kind::Unsendable => ReplyKind::ConfigMissing,
     }
 }
 

@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, Empty};
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use redrive_core::policy::answer::Seen;
+use redrive_core::policy::answer::ReplyKind;
 use redrive_core::policy::category::Category;
 use redrive_core::policy::classify::{Outcome, classify};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -94,7 +94,7 @@ fn told<E: Classify>(result: Result<String, E>) -> String {
     }
 }
 
-fn meaning(answer: &Answer<'_>) -> String {
+fn meaning(answer: &TargetAnswer<'_>) -> String {
     match classify(answer, &[], Category::Transient) {
         Outcome::Failed(failure) => match failure.retry_after {
             None => format!("{} {}", failure.code, failure.category),
@@ -367,8 +367,8 @@ async fn a_refusal_says_all_that_rules_look_at_and_no_error_shows_a_password() {
         (refused.status(), refused.to_string().as_str()),
         (Some(503), "503 Service Unavailable: too busy!")
     );
-    let Seen::Http { headers, body, .. } = &refused.seen().seen else { panic!("an answer came") };
-    assert_eq!(redrive_core::policy::answer::Headers::get(headers, "Retry-After"), Some("7"));
+    let ReplyKind::Http { headers, body, .. } = &refused.seen().seen else { panic!("an answer came") };
+    assert_eq!(redrive_core::policy::answer::AnswerHeaders::get(headers, "Retry-After"), Some("7"));
     assert_eq!(body, "too  busy!");
 
     let address = server(Manner::Away).await;

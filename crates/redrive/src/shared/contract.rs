@@ -1,27 +1,27 @@
 //! What every shared state must do, whatever it keeps its records in. It must be empty to begin with.
 
 use redrive_core::ids::DependencyName;
-use redrive_core::policy::breaker::{Generation, Phase};
+use redrive_core::policy::breaker::{BreakerPhase, Generation};
 use redrive_core::time::Timestamp;
 
-use super::{Record, SharedState, Swap};
+use super::{BreakerRecord, SharedState, Swap};
 
 fn name(text: &str) -> DependencyName {
     DependencyName::new(text).expect("a name")
 }
 
 /// A record as a breaker would write it.
-pub(crate) fn record(dependency: &str, generation: u64, state: Phase) -> Record {
+pub(crate) fn record(dependency: &str, generation: u64, state: BreakerPhase) -> BreakerRecord {
     let at = |millis| Timestamp::from_millis(1_000_000 + millis);
-    let opened_at = (state != Phase::Closed).then_some(at(generation));
-    Record {
+    let opened_at = (state != BreakerPhase::Closed).then_some(at(generation));
+    BreakerRecord {
         service_name: name(dependency),
         state,
         failure_count: 5,
         last_failure_at: Some(at(1)),
         last_success_at: None,
         opened_at,
-        open_until: (state == Phase::Open).then_some(at(30_000)),
+        open_until: (state == BreakerPhase::Open).then_some(at(30_000)),
         generation: Generation(generation),
         expires_at: Timestamp::NEVER,
     }
@@ -31,8 +31,8 @@ pub(crate) fn record(dependency: &str, generation: u64, state: Phase) -> Record 
 pub(crate) async fn holds(state: &dyn SharedState) {
     let (d, other) = (name("d"), name("other"));
     assert_eq!(state.load(&d).await.expect("it is there"), None, "it begins empty");
-    let opened = record("d", 1, Phase::Open);
-    let swap = async |expected: Option<&Record>, record: &Record| {
+    let opened = record("d", 1, BreakerPhase::Open);
+    let swap = async |expected: Option<&BreakerRecord>, record: &BreakerRecord| {
         state.swap(expected, record).await.expect("it is there")
     };
     assert_eq!(swap(Some(&opened), &opened).await, Swap::Beaten, "what was expected is not there");
@@ -41,16 +41,24 @@ pub(crate) async fn holds(state: &dyn SharedState) {
     assert_eq!(state.load(&other).await.expect("it is there"), None, "each dependency has its own");
     assert_eq!(swap(None, &opened).await, Swap::Beaten, "somebody was first");
 
-    let trying = record("d", 2, Phase::HalfOpen);
-    assert_eq!(swap(Some(&record("d", 1, Phase::HalfOpen)), &trying).await, Swap::Beaten, "another state");
-    assert_eq!(swap(Some(&record("d", 0, Phase::Open)), &trying).await, Swap::Beaten, "another generation");
-    let counted_on = Record { failure_count: 9, ..opened.clone() };
+    let trying = record("d", 2, BreakerPhase::HalfOpen);
+    assert_eq!(
+        swap(Some(&record("d", 1, BreakerPhase::HalfOpen)), &trying).await,
+        Swap::Beaten,
+        "another state"
+    );
+    assert_eq!(
+        swap(Some(&record("d", 0, BreakerPhase::Open)), &trying).await,
+        Swap::Beaten,
+        "another generation"
+    );
+    let counted_on = BreakerRecord { failure_count: 9, ..opened.clone() };
     assert_eq!(
         swap(Some(&counted_on), &trying).await,
         Swap::Written,
         "only generation and state are compared"
     );
     assert_eq!(state.load(&d).await.expect("it is there").as_ref(), Some(&trying));
-    assert_eq!(swap(None, &record("other", 1, Phase::Open)).await, Swap::Written);
+    assert_eq!(swap(None, &record("other", 1, BreakerPhase::Open)).await, Swap::Written);
     assert_eq!(state.load(&d).await.expect("it is there").as_ref(), Some(&trying), "the other is no matter");
 }

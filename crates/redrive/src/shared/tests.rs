@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use redrive_core::policy::answer::{Answer, TransportError, What};
-use redrive_core::policy::breaker::{Generation, Phase};
+use redrive_core::policy::answer::{AnswerKind, TargetAnswer, TransportError};
+use redrive_core::policy::breaker::{BreakerPhase, Generation};
 use tokio::time::sleep;
 
 use super::*;
@@ -18,8 +18,8 @@ const BOOK: &str = "version: 1\nbreakers: { two: { trip: { consecutive: 2 }, ope
 struct Down;
 
 impl Classify for Down {
-    fn answer(&self) -> Answer<'_> {
-        Answer { what: What::Transport(TransportError::Refused), message: "", retry_after: None }
+    fn answer(&self) -> TargetAnswer<'_> {
+        TargetAnswer { what: AnswerKind::Transport(TransportError::Refused), message: "", retry_after: None }
     }
 }
 
@@ -41,7 +41,7 @@ async fn a_moment() {
     sleep(Duration::from_millis(1_500)).await;
 }
 
-async fn stored(state: &impl SharedState) -> Option<(Phase, u64)> {
+async fn stored(state: &impl SharedState) -> Option<(BreakerPhase, u64)> {
     let name = DependencyName::new("d").expect("a name");
     state.load(&name).await.expect("it is there").map(|record| (record.state, record.generation.0))
 }
@@ -63,7 +63,7 @@ async fn what_one_has_learnt_the_others_know() {
     assert_eq!(stored(&*state).await, None, "failures are counted by each alone");
     fail(&one).await;
     a_moment().await;
-    assert_eq!(stored(&*state).await, Some((Phase::Open, 1)));
+    assert_eq!(stored(&*state).await, Some((BreakerPhase::Open, 1)));
     for guard in [&one, &two, &three] {
         assert!(matches!(guard.breaker(), BreakerState::Open { .. }));
         assert!(!succeed(guard).await);
@@ -71,7 +71,7 @@ async fn what_one_has_learnt_the_others_know() {
     sleep(Duration::from_secs(10)).await;
     assert!(succeed(&two).await, "its probe");
     a_moment().await;
-    assert_eq!(stored(&*state).await, Some((Phase::Closed, 3)));
+    assert_eq!(stored(&*state).await, Some((BreakerPhase::Closed, 3)));
     for guard in [&one, &two, &three] {
         assert_eq!(guard.breaker(), BreakerState::Closed { failures: 0 });
     }
@@ -90,7 +90,8 @@ async fn one_who_is_about_to_probe_hears_the_others_first() {
     sleep(Duration::from_millis(8_600)).await;
     let until = known.open_until.expect("it is open") + Duration::from_secs(5);
     let opened_at = known.opened_at.map(|at| at + Duration::from_secs(5));
-    let later = Record { open_until: Some(until), opened_at, generation: Generation(3), ..known.clone() };
+    let later =
+        BreakerRecord { open_until: Some(until), opened_at, generation: Generation(3), ..known.clone() };
     let swapped = state.swap(Some(&known), &later).await.expect("it is there");
     assert_eq!(swapped, Swap::Written);
     assert!(!succeed(&one).await, "it does not probe");
@@ -112,14 +113,17 @@ impl Fickle {
 }
 
 impl SharedState for Fickle {
-    fn load<'a>(&'a self, dependency: &'a DependencyName) -> BoxFuture<'a, Result<Option<Record>, Away>> {
+    fn load<'a>(
+        &'a self,
+        dependency: &'a DependencyName,
+    ) -> BoxFuture<'a, Result<Option<BreakerRecord>, Away>> {
         Box::pin(async move { self.check().and(self.memory.load(dependency).await) })
     }
 
     fn swap<'a>(
         &'a self,
-        expected: Option<&'a Record>,
-        record: &'a Record,
+        expected: Option<&'a BreakerRecord>,
+        record: &'a BreakerRecord,
     ) -> BoxFuture<'a, Result<Swap, Away>> {
         Box::pin(async move {
             self.check()?;
@@ -200,7 +204,7 @@ fn a_guard_of_a_shared_book_is_made_wherever_it_is_needed() {
         fail(&guard).await;
         fail(&guard).await;
         a_moment().await;
-        assert_eq!(stored(&*state).await, Some((Phase::Open, 1)));
+        assert_eq!(stored(&*state).await, Some((BreakerPhase::Open, 1)));
     });
 }
 
@@ -208,11 +212,15 @@ fn a_guard_of_a_shared_book_is_made_wherever_it_is_needed() {
 struct Silent;
 
 impl SharedState for Silent {
-    fn load<'a>(&'a self, _: &'a DependencyName) -> BoxFuture<'a, Result<Option<Record>, Away>> {
+    fn load<'a>(&'a self, _: &'a DependencyName) -> BoxFuture<'a, Result<Option<BreakerRecord>, Away>> {
         Box::pin(std::future::pending())
     }
 
-    fn swap<'a>(&'a self, _: Option<&'a Record>, _: &'a Record) -> BoxFuture<'a, Result<Swap, Away>> {
+    fn swap<'a>(
+        &'a self,
+        _: Option<&'a BreakerRecord>,
+        _: &'a BreakerRecord,
+    ) -> BoxFuture<'a, Result<Swap, Away>> {
         Box::pin(std::future::pending())
     }
 }
@@ -241,5 +249,5 @@ async fn a_row_without_a_breaker_keeps_nobody_from_sharing() {
     fail(&with).await;
     fail(&with).await;
     a_moment().await;
-    assert_eq!(stored(&*state).await, Some((Phase::Open, 1)));
+    assert_eq!(stored(&*state).await, Some((BreakerPhase::Open, 1)));
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 
-use redrive_core::policy::answer::{Answer, Reply};
+use redrive_core::policy::answer::{TargetAnswer, TargetReply};
 use tower_service::Service;
 
 use super::{ByError, CloneRequests, FailedResult, Judge, RequestPolicy, ServiceError};
@@ -151,8 +151,8 @@ fn judged<Res, E>(judge: &impl Judge<Res, E>, result: Result<Res, E>) -> Result<
 fn answer_of<'a, Res, E>(
     judge: &impl Judge<Res, E>,
     result: &'a Result<Res, FailedResult<Res, E>>,
-) -> Option<Answer<'a>> {
+) -> Option<TargetAnswer<'a>> {
     let fault = result.as_ref().err()?;
-    let seen = fault.seen.as_deref().map(Reply::as_answer);
+    let seen = fault.seen.as_deref().map(TargetReply::as_answer);
     seen.or_else(|| fault.result.as_ref().err().and_then(|error| judge.of_error(error)))
 }

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
-use redrive_core::policy::answer::{HeaderPairs, Seen};
+use redrive_core::policy::answer::{HeaderPairs, ReplyKind};
 use redrive_core::policy::category::Category;
 use tokio::time::Instant;
 use tower_service::Service;
@@ -100,10 +100,10 @@ impl Service<String> for Shop {
 }
 
 /// Statuses are answers here; those of 500 and more are failures.
-fn by_status(result: &Result<u16, io::Error>) -> Option<Reply> {
+fn by_status(result: &Result<u16, io::Error>) -> Option<TargetReply> {
     let status = *result.as_ref().ok().filter(|status| **status >= 500)?;
-    let seen = Seen::Http { status, headers: HeaderPairs::default(), body: String::new() };
-    Some(Reply { seen, message: format!("status {status}"), retry_after: None })
+    let seen = ReplyKind::Http { status, headers: HeaderPairs::default(), body: String::new() };
+    Some(TargetReply { seen, message: format!("status {status}"), retry_after: None })
 }
 
 async fn send<S, Req>(service: &mut S, request: Req) -> Result<S::Response, S::Error>
@@ -143,11 +143,11 @@ async fn errors_and_bad_answers_are_tried_again_and_told_in_the_end() {
 }
 
 /// What an error says of itself, as a judge that owns it.
-fn seen_of(result: &Result<u16, io::Error>) -> Option<Reply> {
+fn seen_of(result: &Result<u16, io::Error>) -> Option<TargetReply> {
     let error = result.as_ref().err()?;
     let transport = crate::http::transport(error)?;
     let message = crate::http::in_words(transport).to_owned();
-    Some(Reply { seen: Seen::Transport(transport), message, retry_after: None })
+    Some(TargetReply { seen: ReplyKind::Transport(transport), message, retry_after: None })
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use redrive_core::access::{Permission, Role, Scope};
+use redrive_core::access::{AccessScope, Permission, Role};
 use redrive_core::text::Rate;
 use redrive_core::time::Timestamp;
-use redrive_node::store::door::By;
+use redrive_node::store::access_store::AuditActor;
 use redrive_node::token::Claims;
 
 use crate::access::keyring::CachedKey;
@@ -53,11 +53,11 @@ impl ApiCaller {
     }
 
     /// For the record.
-    pub(crate) fn by(&self) -> By {
+    pub(crate) fn by(&self) -> AuditActor {
         match &self.0 {
-            CallerIdentity::Anybody => By::nobody(),
-            CallerIdentity::Key(held) => By::somebody(&keys::owner(&held.record)),
-            CallerIdentity::Token(claims) => By::somebody(&format!("token of {}", claims.subject)),
+            CallerIdentity::Anybody => AuditActor::unknown(),
+            CallerIdentity::Key(held) => AuditActor::named(&keys::owner(&held.record)),
+            CallerIdentity::Token(claims) => AuditActor::named(&format!("token of {}", claims.subject)),
         }
     }
 
@@ -117,7 +117,7 @@ impl ApiCaller {
         }
     }
 
-    fn scope(&self) -> Option<&Scope> {
+    fn scope(&self) -> Option<&AccessScope> {
         match &self.0 {
             // What an issuer says of somebody holds everywhere.
             CallerIdentity::Anybody | CallerIdentity::Token(_) => None,
@@ -136,7 +136,7 @@ impl ApiCaller {
 
     /// Whether it is bound to services.
     pub(crate) fn is_bound(&self) -> bool {
-        self.scope().is_some_and(Scope::is_bound_to_services)
+        self.scope().is_some_and(AccessScope::is_bound_to_services)
     }
 
     /// Whether it may see what is of that service.
@@ -208,7 +208,7 @@ mod tests {
     /// The owner of a key of that role and scope.
     fn caller(role: Role, sources: &[&str], services: &[&str]) -> ApiCaller {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        let scope = Scope { sources: owned(sources), services: owned(services) };
+        let scope = AccessScope { sources: owned(sources), services: owned(services) };
         let wish = KeySpec { name: "test".to_owned(), role, scope, rate: None, lives: None };
         let made = keys::make(wish, |_| false, Timestamp::EPOCH).expect("a key");
         let keyring = Keyring::new(vec![made.record]);
@@ -245,7 +245,7 @@ mod tests {
             assert!(anybody.may(permission), "{}", permission.as_words());
         }
         assert!(anybody.check_list(None).is_ok() && anybody.check_source("/any").is_ok());
-        assert_eq!(anybody.by(), By::nobody());
+        assert_eq!(anybody.by(), AuditActor::unknown());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
 use redrive_core::time::Timestamp;
-use redrive_node::store::door::KeyRecord;
+use redrive_node::store::access_store::KeyRecord;
 
 use crate::keys;
 
@@ -90,7 +90,7 @@ impl Keyring {
 
 #[cfg(test)]
 mod tests {
-    use redrive_core::access::{Role, Scope};
+    use redrive_core::access::{AccessScope, Role};
     use std::time::Duration;
 
     use super::*;
@@ -104,7 +104,7 @@ mod tests {
         let wish = KeySpec {
             name: "deploy".to_owned(),
             role: Role::Viewer,
-            scope: Scope::default(),
+            scope: AccessScope::default(),
             rate: None,
             lives,
         };

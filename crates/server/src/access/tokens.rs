@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use redrive::clock::wall_clock;
-use redrive::stale::Ailing;
+use redrive::stale::UnavailableValue;
 use redrive_core::book::RuleBook;
 use redrive_node::secret::Secrets;
 use redrive_node::target::http::Pool;
-use redrive_node::token::{Claims, KeysNews, Tokens};
+use redrive_node::token::{Claims, KeysChange, Tokens};
 
 use crate::access::failures::CredentialProblem;
 use crate::api::error::ApiError;
 
 /// Hears what is to be told of the issuer's keys; nothing, of an issuer that the book does not have any more.
-pub(crate) type IssuerAlarm = Arc<dyn Fn(Option<KeysNews>) + Send + Sync>;
+pub(crate) type IssuerAlarm = Arc<dyn Fn(Option<KeysChange>) + Send + Sync>;
 
 /// Reads tokens by the book that holds.
 pub(crate) struct BearerTokens {
@@ -60,7 +60,7 @@ impl BearerTokens {
     /// No token can be checked by this book, which asks for them.
     pub(crate) fn shut(&self, why: String) {
         tracing::error!(error = why, "no token can be checked");
-        (self.alarm)(Some(KeysNews::Gone { why }));
+        (self.alarm)(Some(KeysChange::Gone { why }));
     }
 
     fn tokens(&self) -> Option<Arc<Tokens>> {
@@ -68,9 +68,9 @@ impl BearerTokens {
     }
 
     /// The issuer, if its keys cannot be fetched.
-    pub(crate) async fn ailing(&self) -> Option<(String, Ailing)> {
+    pub(crate) async fn ailing(&self) -> Option<(String, UnavailableValue)> {
         let tokens = self.tokens()?;
-        tokens.ailing().await.map(|ailing| (tokens.issuer().to_owned(), ailing))
+        tokens.failing().await.map(|ailing| (tokens.issuer().to_owned(), ailing))
     }
 
     /// Whether the book believes tokens.

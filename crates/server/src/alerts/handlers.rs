@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use redrive_core::alerts::{AlertState, AlertView};
+use redrive_core::book::alert_rules::OWN_SERVICE;
 use redrive_core::book::model::Receiver;
-use redrive_core::book::own_book::OWN_SERVICE;
 use redrive_core::engine::QueueName;
-use redrive_core::engine::story::End;
+use redrive_core::engine::attempt_record::AttemptEnd;
 use redrive_core::ids::{ChannelName, IdPrefix, ServiceName};
 use redrive_core::time::Timestamp;
 use redrive_node::activity::{Activity, ActivityLine, DeliveryFacts};
-use redrive_node::runtime::{Node, TellError};
-use redrive_node::store::{Counts, DeliveryState, DeliveryView, Filter, Reader, StoreError};
+use redrive_node::runtime::{Node, NotifyError};
+use redrive_node::store::{
+    DeliveryFilter, DeliveryState, DeliveryView, StoreCounts, StoreError, StoreReader,
+};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -67,12 +69,12 @@ pub(crate) async fn test(app: App, caller: ApiCaller, PathName(name): PathName) 
     // Before it is sent, so that nothing is missed.
     let activities = app.node.activities();
     let event = app.node.test_receiver(&name, &caller.by()).await.map_err(|error| match error {
-        TellError::NoReceiver(_) => {
+        NotifyError::NoReceiver(_) => {
             let book = app.node.book();
             let names: Vec<String> = book.sections().receivers.keys().cloned().collect();
             ApiError::new(ApiCode::ReceiverNotFound, error.to_string()).with("receivers", names)
         }
-        TellError::NotWritten(error) => error.into(),
+        NotifyError::NotWritten(error) => error.into(),
     })?;
     let event = event.to_string();
     let seen = tokio::time::timeout(TEST_WATCHED, outcome_of(activities, &event)).await;
@@ -118,7 +120,7 @@ async fn outcome_of(
 fn receiver_json(
     name: &str,
     receiver: &Receiver,
-    counts: &Counts,
+    counts: &StoreCounts,
     troubles: &BTreeMap<String, String>,
     now: Timestamp,
 ) -> ReceiverJson {
@@ -139,9 +141,12 @@ fn receiver_json(
 }
 
 /// Why the last message to each receiver failed, where it did.
-fn troubles(reader: &dyn Reader) -> Result<BTreeMap<String, String>, StoreError> {
-    let filter =
-        Filter { service: Some(OWN_SERVICE.to_owned()), rows_max: MESSAGES_SEEN_MAX, ..Filter::default() };
+fn troubles(reader: &dyn StoreReader) -> Result<BTreeMap<String, String>, StoreError> {
+    let filter = DeliveryFilter {
+        service: Some(OWN_SERVICE.to_owned()),
+        rows_max: MESSAGES_SEEN_MAX,
+        ..DeliveryFilter::default()
+    };
     let mut latest: BTreeMap<String, DeliveryView> = BTreeMap::new();
     for view in reader.list(&filter)?.deliveries.into_iter().filter(|view| view.attempts > 0) {
         let Some(channel) = &view.queue.channel else { continue };
@@ -157,7 +162,7 @@ fn troubles(reader: &dyn Reader) -> Result<BTreeMap<String, String>, StoreError>
         }
         let Some(prefix) = IdPrefix::parse(&view.id.to_string()) else { continue };
         let stories = reader.deliveries(&prefix, 1)?.into_iter().flat_map(|view| view.stories);
-        if let Some(End::Failed { message, .. }) = stories.last().map(|story| story.end) {
+        if let Some(AttemptEnd::Failed { message, .. }) = stories.last().map(|story| story.end) {
             troubles.insert(receiver, message);
         }
     }

@@ -2,7 +2,7 @@
 
 use redrive_core::alerts::AlertView;
 use redrive_core::time::Timestamp;
-use redrive_node::runtime::Told;
+use redrive_node::runtime::SentNotice;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -17,7 +17,7 @@ pub(crate) struct AlertsResponse {
     /// By name.
     pub receivers: Vec<ReceiverJson>,
     /// What was said lately, the latest first.
-    pub recent: Vec<Told>,
+    pub recent: Vec<SentNotice>,
 }
 
 /// Somebody who is told.

@@ -138,14 +138,14 @@ mod tests {
     /// Writes the page instead of comparing it: `REDRIVE_UPDATE=1 cargo test -p redrive-server errors`.
     #[test]
     fn the_page_of_errors_is_up_to_date() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors.md");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/errors.md");
         if std::env::var_os("REDRIVE_UPDATE").is_some() {
             std::fs::write(path, page()).expect("the docs can be written");
         }
         let kept = std::fs::read_to_string(path).unwrap_or_default();
         assert!(
             kept == page(),
-            "docs/errors.md is out of date: run REDRIVE_UPDATE=1 cargo test -p redrive-server errors"
+            "docs/reference/errors.md is out of date: run REDRIVE_UPDATE=1 cargo test -p redrive-server errors"
         );
     }
 

@@ -10,7 +10,7 @@ use axum::http::{HeaderName, HeaderValue, Method, Uri, header};
 use axum::response::{IntoResponse, Response};
 use redrive_core::event::refusal::InvalidEvent;
 use redrive_node::runtime::{ReadError, RerouteError, SubmitError};
-use redrive_node::store::Refusal;
+use redrive_node::store::SubmissionRefusal;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -155,7 +155,7 @@ impl ApiError {
 impl From<SubmitError> for ApiError {
     fn from(error: SubmitError) -> Self {
         match error {
-            SubmitError::Refused(Refusal::Conflict { index, first }) => {
+            SubmitError::Refused(SubmissionRefusal::Conflict { index, first }) => {
                 let Some(first) = first else {
                     let message = "the batch has another event with this source and id: use a new id";
                     return Self::new(ApiCode::Conflict, message).with("index", index);
@@ -165,7 +165,7 @@ impl From<SubmitError> for ApiError {
                     .with("index", index)
                     .with("first_receipt", first.to_string())
             }
-            SubmitError::Refused(Refusal::Full { index, service }) => {
+            SubmitError::Refused(SubmissionRefusal::Full { index, service }) => {
                 let message =
                     format!("too much waits for the service `{service}` already: nothing was taken");
                 Self::new(ApiCode::BacklogFull, message)
@@ -253,7 +253,7 @@ pub(crate) struct ErrorJson {
 
 #[cfg(test)]
 mod tests {
-    use redrive_node::runtime::{KeyError, OrderError};
+    use redrive_node::runtime::{KeyError, LetterCommandError};
 
     use super::*;
 
@@ -264,7 +264,7 @@ mod tests {
         let cases = [
             ("an event",                     ApiError::of_event(unknown()),                    "send it again with the same id"),
             ("a pause, or a receiver's test", ApiError::from(unknown()),                       "look in the audit before repeating it"),
-            ("a replay, a purge, an edit",   ApiError::from(OrderError::NotWritten(unknown())), "look in the audit before repeating it"),
+            ("a replay, a purge, an edit",   ApiError::from(LetterCommandError::NotWritten(unknown())), "look in the audit before repeating it"),
             ("a key",                        ApiError::from(KeyError::NotWritten(unknown())),  "look in the audit before repeating it"),
             ("events that go elsewhere",     ApiError::from(RerouteError::Write(unknown())),   "look in the audit before repeating it"),
         ];

@@ -1,7 +1,7 @@
 //! The API's description, OpenAPI 3.1, made of the handlers that it describes.
 //!
 //! Invariants: a route is added with its description and its errors, or not at all; every answer there is has
-//! its headers; what is served, printed by `redrive openapi` and kept in `docs/openapi.json` is the same.
+//! its headers; what is served, printed by `redrive openapi` and kept in `docs/reference/openapi.json` is the same.
 
 pub(crate) mod query_keys;
 

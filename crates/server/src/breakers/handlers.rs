@@ -6,11 +6,11 @@ use redrive_core::book::RuleBook;
 use redrive_core::engine::{DependencyView, QueueName};
 use redrive_core::figures::{DependencyFigures, Sketch};
 use redrive_core::ids::DependencyName;
-use redrive_core::policy::breaker::{BreakerSettings, Phase};
-use redrive_core::policy::catalog::Kind;
+use redrive_core::policy::breaker::{BreakerPhase, BreakerSettings};
+use redrive_core::policy::catalog::DependencyKind;
 use redrive_core::text::show_duration;
 use redrive_lab::report;
-use redrive_node::runtime::{Snapshot, Turn, Turns};
+use redrive_node::runtime::{BreakerChange, BreakerHistory, Snapshot};
 
 use crate::access::addresses::VisibleAddresses;
 use crate::access::caller::ApiCaller;
@@ -22,7 +22,7 @@ use crate::breakers::json::{BreakerChangeJson, BreakerState, DependenciesRespons
 
 /// What the rule book says of a dependency.
 pub(crate) struct DeclaredDependency {
-    pub kind: Kind,
+    pub kind: DependencyKind,
     /// The breaker's, if there is one.
     pub settings: Option<BreakerSettings>,
     /// Who needs it.
@@ -56,7 +56,7 @@ pub(crate) fn declared(book: &RuleBook) -> BTreeMap<DependencyName, DeclaredDepe
 pub(crate) fn state_of(settings: Option<&BreakerSettings>, view: Option<&DependencyView>) -> BreakerState {
     match settings {
         None => BreakerState::None,
-        Some(_) => phase(view.map_or(Phase::Closed, |view| view.breaker.phase())),
+        Some(_) => phase(view.map_or(BreakerPhase::Closed, |view| view.breaker.phase())),
     }
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn quantile_ms(took: &Sketch, share: f64) -> Option<f64> {
 )]
 pub(crate) async fn list(app: App, caller: ApiCaller) -> ApiResult {
     let snapshot = app.snapshot().await?;
-    let (book, turns) = (app.node.book(), app.node.turns());
+    let (book, turns) = (app.node.book(), app.node.breaker_history());
     let mut dependencies = Vec::new();
     for (name, mut declared) in declared(&book) {
         declared.queues.retain(|queue| caller.sees(queue.service.as_str()));
@@ -164,14 +164,14 @@ async fn dependency_now(app: &App, caller: &ApiCaller, name: &DependencyName) ->
     let declared = all.get(name).ok_or_else(|| {
         ApiError::new(ApiCode::DependencyNotFound, format!("the rule book has `{name}` no more"))
     })?;
-    let shown = shown(&book, &snapshot, &app.node.turns(), name, declared);
+    let shown = shown(&book, &snapshot, &app.node.breaker_history(), name, declared);
     VisibleAddresses::for_caller(caller, &book).ok(&shown)
 }
 
 fn shown(
     book: &RuleBook,
     snapshot: &Snapshot,
-    turns: &Turns,
+    turns: &BreakerHistory,
     name: &DependencyName,
     declared: &DeclaredDependency,
 ) -> DependencyJson {
@@ -217,7 +217,7 @@ fn settings_in_words(settings: &BreakerSettings) -> String {
     format!("opens after {trip}, for {open}, then {probes} at once{closes}")
 }
 
-fn change_json(turn: &Turn) -> BreakerChangeJson {
+fn change_json(turn: &BreakerChange) -> BreakerChangeJson {
     let hand = turn.hand.as_ref();
     BreakerChangeJson {
         at: turn.at,
@@ -230,10 +230,10 @@ fn change_json(turn: &Turn) -> BreakerChangeJson {
     }
 }
 
-pub(crate) const fn phase(phase: Phase) -> BreakerState {
+pub(crate) const fn phase(phase: BreakerPhase) -> BreakerState {
     match phase {
-        Phase::Closed => BreakerState::Closed,
-        Phase::HalfOpen => BreakerState::HalfOpen,
-        Phase::Open => BreakerState::Open,
+        BreakerPhase::Closed => BreakerState::Closed,
+        BreakerPhase::HalfOpen => BreakerState::HalfOpen,
+        BreakerPhase::Open => BreakerState::Open,
     }
 }

@@ -259,7 +259,7 @@ mod tests {
     fn every_distrust_has_a_remedy() {
         #[rustfmt::skip]
         let cases = [
-            (Error::InvalidCertificate(CertificateError::UnknownIssuer),   "its certificate is signed by nobody who is trusted here\n  name the certificate that vouches for it with --ca FILE or REDRIVE_CA, if you know it to be right"),
+            (Error::InvalidCertificate(CertificateError::UnknownIssuer),   "its certificate is not signed by a trusted authority\n  name the certificate that vouches for it with --ca FILE or REDRIVE_CA, if you know it to be right"),
             (Error::InvalidCertificate(CertificateError::NotValidForName), "its certificate is for another name\n  reach it by a name that its certificate is for: --server URL"),
             (Error::InvalidCertificate(CertificateError::Expired),         "its certificate has expired\n  renew its certificate, and look at the clocks of both machines"),
             (Error::InvalidMessage(InvalidMessage::InvalidContentType),    "it does not speak TLS\n  a server without TLS is reached by http://: --server URL"),

@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use redrive_core::engine::story::{HeldBy, Used, Weighed};
+use redrive_core::engine::attempt_record::{HoldReason, RecordedRetry, UsedTime};
 use redrive_core::letters::envelope::Tier;
 use redrive_core::policy::backoff::Backoff;
 use redrive_core::policy::category::Category;
-use redrive_core::policy::decide::DeathReason;
+use redrive_core::policy::decide::DeadLetterReason;
 use redrive_core::policy::rule::WhenOpen;
 use redrive_core::text::{counted, show_duration};
 
@@ -40,14 +40,14 @@ pub(crate) fn category(category: Category) -> String {
 }
 
 /// Why no attempt is made.
-pub(crate) const fn held_because(by: HeldBy) -> &'static str {
+pub(crate) const fn held_because(by: HoldReason) -> &'static str {
     match by {
-        HeldBy::Breaker => "the breaker is open: the wait burns no retry",
-        HeldBy::RetryAfter => "the dependency asked everybody to wait: it burns no retry",
-        HeldBy::RuleRemoved => "no rule of the book wants such an event any more",
-        HeldBy::Deadline => "the rule's deadline has passed",
-        HeldBy::Notified => "the target has told the id of a notification: it is not called again",
-        HeldBy::Damage => "the stored event is damaged",
+        HoldReason::Breaker => "the breaker is open: the wait burns no retry",
+        HoldReason::RetryAfter => "the dependency asked everybody to wait: it burns no retry",
+        HoldReason::RuleRemoved => "no rule of the book wants such an event any more",
+        HoldReason::Deadline => "the rule's deadline has passed",
+        HoldReason::Notified => "the target has told the id of a notification: it is not called again",
+        HoldReason::Damage => "the stored event is damaged",
     }
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn paused() -> String {
 }
 
 /// So much of so much.
-pub(crate) fn spent(used: Used) -> String {
+pub(crate) fn spent(used: UsedTime) -> String {
     let shown = show_wait(Duration::from_nanos(used.used_nanos));
     match used.limit_nanos {
         Some(limit) => format!("{shown} of {}", show_duration(Duration::from_nanos(limit))),
@@ -71,7 +71,7 @@ pub(crate) fn count(max: u32) -> String {
 }
 
 /// Which retry it is, by the policy and by the category.
-pub(crate) fn tallies(weighed: &Weighed) -> Vec<String> {
+pub(crate) fn tallies(weighed: &RecordedRetry) -> Vec<String> {
     let (number, max) = weighed.by_policy;
     let mut parts = vec![format!("retry {number} of {}", count(max))];
     parts.extend(weighed.by_category.map(|(number, max)| format!("{number} of {max} for this category")));
@@ -79,18 +79,18 @@ pub(crate) fn tallies(weighed: &Weighed) -> Vec<String> {
 }
 
 /// How much of the window is used, if there is one.
-pub(crate) fn window_part(weighed: &Weighed) -> Option<String> {
+pub(crate) fn window_part(weighed: &RecordedRetry) -> Option<String> {
     weighed.window.limit_nanos.map(|_| format!("window {}", spent(weighed.window)))
 }
 
 /// A word on a wait that somebody asked for.
-pub(crate) fn asked_for_it(weighed: &Weighed) -> Option<String> {
+pub(crate) fn asked_for_it(weighed: &RecordedRetry) -> Option<String> {
     weighed.is_held().then(|| {
         format!("they asked for it, so it uses up `hold_max` ({}), not the window", spent(weighed.held))
     })
 }
 
-fn exhausted(weighed: &Weighed) -> String {
+fn exhausted(weighed: &RecordedRetry) -> String {
     let exceeds = |(number, max): &(u32, u32)| number > max;
     let ((_, max), whose) = if let Some(tally) = weighed.by_category.filter(exceeds) {
         (tally, "retries that this category gets")
@@ -117,35 +117,35 @@ pub(crate) fn death(because: &str, tier: Tier, code: Option<&str>) -> String {
 
 /// Why it is given up; what the rule does while the breaker is open may not be known any more.
 pub(crate) fn death_because(
-    reason: DeathReason,
-    weighed: Option<&Weighed>,
+    reason: DeadLetterReason,
+    weighed: Option<&RecordedRetry>,
     when_open: Option<WhenOpen>,
 ) -> String {
     match (reason, weighed) {
-        (DeathReason::RetriesExceeded, Some(weighed)) => exhausted(weighed),
-        (DeathReason::WindowExceeded, Some(weighed)) => {
+        (DeadLetterReason::RetriesExceeded, Some(weighed)) => exhausted(weighed),
+        (DeadLetterReason::WindowExceeded, Some(weighed)) => {
             format!("the next retry would start {} into the window", spent(weighed.window))
         }
-        (DeathReason::DeadlineExceeded, Some(weighed)) => {
+        (DeadLetterReason::DeadlineExceeded, Some(weighed)) => {
             format!("the next retry would start {} into the deadline", spent(weighed.deadline))
         }
-        (DeathReason::HoldExpired, Some(weighed)) => {
+        (DeadLetterReason::HoldExpired, Some(weighed)) => {
             let wait =
                 Duration::from_nanos(weighed.backoff_nanos.max(weighed.retry_after_nanos.unwrap_or(0)));
             format!("they ask for {}, and `hold_max` has no room for it", show_duration(wait))
         }
-        (DeathReason::Refused, _) => "retrying cannot help".to_owned(),
-        (DeathReason::ConnectionFailing, _) => "the connection has failed for too long".to_owned(),
-        (DeathReason::BreakerOpen, _) => match when_open {
+        (DeadLetterReason::Refused, _) => "retrying cannot help".to_owned(),
+        (DeadLetterReason::ConnectionFailing, _) => "the connection has failed for too long".to_owned(),
+        (DeadLetterReason::BreakerOpen, _) => match when_open {
             Some(WhenOpen::DeadLetter) => "the breaker is open and the rule does not hold it".to_owned(),
             Some(WhenOpen::Hold) => "the breaker is still open, and `hold_max` is used up".to_owned(),
             None => "the breaker is open, and the rule holds it no longer".to_owned(),
         },
         (
-            DeathReason::RetriesExceeded
-            | DeathReason::WindowExceeded
-            | DeathReason::DeadlineExceeded
-            | DeathReason::HoldExpired,
+            DeadLetterReason::RetriesExceeded
+            | DeadLetterReason::WindowExceeded
+            | DeadLetterReason::DeadlineExceeded
+            | DeadLetterReason::HoldExpired,
             None,
         ) => "its time is up".to_owned(),
     }

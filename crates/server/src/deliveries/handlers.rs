@@ -2,7 +2,7 @@
 
 use redrive_core::book::pattern::EventPattern;
 use redrive_core::ids::{DeliveryId, IdPrefix, Receipt, Seq};
-use redrive_node::store::{EventKey, Filter, StateName};
+use redrive_node::store::{DeliveryFilter, DeliveryStateName, EventKey};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -95,7 +95,7 @@ pub(crate) struct DeliveryKeys {
     #[schema(min_length = 1)]
     service: Option<String>,
     #[schema(inline)]
-    state: Option<StateName>,
+    state: Option<DeliveryStateName>,
     /// The event's type, or a pattern such as `orders.*`.
     #[serde(rename = "type")]
     #[schema(max_length = 256, pattern = "^[A-Za-z0-9_:/-]+(\\.[A-Za-z0-9_:/-]+){0,30}(\\.\\*)?$")]
@@ -125,7 +125,7 @@ pub(crate) async fn list(
     Query((keys, page)): Query<(DeliveryKeys, PageQuery)>,
 ) -> ApiResult {
     caller.check_list(keys.service.as_deref().map(service_of))?;
-    let filter = Filter {
+    let filter = DeliveryFilter {
         event_type: read("type", keys.event_type.as_deref(), EventPattern::parse)?,
         before: read("before", keys.before.as_deref(), place_of)?,
         service: keys.service,

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use redrive_core::book;
-use redrive_core::engine::story::{Place, Story};
+use redrive_core::engine::attempt_record::{AttemptRecord, BookPosition};
 use redrive_core::event::idempotency::webhook_id;
 use redrive_core::mask::AddressMask;
 use redrive_core::time::Timestamp;
 use redrive_node::runtime::Node;
-use redrive_node::store::{Closed, DeliveryState, DeliveryView, EventView};
+use redrive_node::store::{DeliveryState, DeliveryView, EventView, LetterClosure};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -174,7 +174,7 @@ const fn is_zero(count: &u32) -> bool {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct AttemptJson {
     #[serde(flatten)]
-    pub story: Story,
+    pub story: AttemptRecord,
     /// The text of the line that said what follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reaction_line: Option<String>,
@@ -251,9 +251,13 @@ pub(crate) fn delivery_json(view: &DeliveryView, waits: &DeliveryWaits) -> Deliv
             });
             (DeliveryStateJson::Dead, None, Some(*at))
         }
-        DeliveryState::Closed { at, how: Closed::Skipped } => (DeliveryStateJson::Skipped, None, Some(*at)),
-        DeliveryState::Closed { at, how: Closed::Purged } => (DeliveryStateJson::Purged, None, Some(*at)),
-        DeliveryState::Closed { at, how: Closed::Superseded { by } } => {
+        DeliveryState::Closed { at, how: LetterClosure::Skipped } => {
+            (DeliveryStateJson::Skipped, None, Some(*at))
+        }
+        DeliveryState::Closed { at, how: LetterClosure::Purged } => {
+            (DeliveryStateJson::Purged, None, Some(*at))
+        }
+        DeliveryState::Closed { at, how: LetterClosure::Superseded { by } } => {
             superseded_by = Some(by.to_string());
             (DeliveryStateJson::Superseded, None, Some(*at))
         }
@@ -269,7 +273,7 @@ pub(crate) fn delivery_json(view: &DeliveryView, waits: &DeliveryWaits) -> Deliv
         DeliveryState::Due { at } => (DeliveryStateJson::Retrying, Some(*at), None),
         DeliveryState::Ready | DeliveryState::Behind => (DeliveryStateJson::Pending, None, None),
     };
-    let shown = |story: &Story| AttemptJson {
+    let shown = |story: &AttemptRecord| AttemptJson {
         story: story.clone(),
         reaction_line: None,
         classified_line: None,
@@ -321,7 +325,7 @@ pub(crate) async fn with_lines(
             }
         };
         let text = text.as_deref();
-        let line = |place: Option<Place>| {
+        let line = |place: Option<BookPosition>| {
             let number = place?.line.checked_sub(1)?;
             text?.lines().nth(usize::try_from(number).ok()?).map(|line| line.trim().to_owned())
         };

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use redrive_core::engine::story::{End, HeldBy, Told};
+use redrive_core::engine::attempt_record::{AttemptEnd, HoldReason, RecordedVerdict};
 use redrive_core::text::counted;
 use redrive_core::time::Timestamp;
 use serde_json::Value;
@@ -220,17 +220,17 @@ fn attempts(delivery: &DeliveryJson) -> String {
     table.head(&["  NO", "AT", "TOOK", "WHAT", "SO"]);
     for AttemptJson { story, .. } in &delivery.stories {
         let (number, what) = match &story.end {
-            End::Delivered { status } => {
+            AttemptEnd::Delivered { status } => {
                 let status = status.map_or("taken".to_owned(), |status| status.to_string());
                 (story.attempt.get().to_string(), Cell::painted(status, style::good))
             }
-            End::Failed { category, code, status, .. } => {
+            AttemptEnd::Failed { category, code, status, .. } => {
                 let status = status.map(|status| format!("{status} ")).unwrap_or_default();
                 let what = plain(&format!("{status}{category} {code}"));
                 (story.attempt.get().to_string(), Cell::painted(what, style::warning))
             }
-            End::Held { by: HeldBy::Notified } => (String::new(), Cell::plain("skipped")),
-            End::Held { .. } => (String::new(), Cell::plain("held")),
+            AttemptEnd::Held { by: HoldReason::Notified } => (String::new(), Cell::plain("skipped")),
+            AttemptEnd::Held { .. } => (String::new(), Cell::plain("held")),
         };
         let took = if story.is_attempt() { why::text::took(story.took_nanos) } else { String::new() };
         table.push(vec![
@@ -244,14 +244,16 @@ fn attempts(delivery: &DeliveryJson) -> String {
     table.text()
 }
 
-fn verdict(told: &Told) -> String {
+fn verdict(told: &RecordedVerdict) -> String {
     match told {
-        Told::Delivered => "delivered".to_owned(),
-        Told::Retry { due_at } => format!("retry at {}", moment(*due_at)),
-        Told::Hold { until } if *until == Timestamp::NEVER => "held until somebody acts".to_owned(),
-        Told::Hold { until } => format!("held until {}", moment(*until)),
-        Told::Dead { code, .. } => plain(&format!("dead letter {code}")),
-        Told::Paused => "the service pauses".to_owned(),
+        RecordedVerdict::Delivered => "delivered".to_owned(),
+        RecordedVerdict::Retry { due_at } => format!("retry at {}", moment(*due_at)),
+        RecordedVerdict::Hold { until } if *until == Timestamp::NEVER => {
+            "held until somebody acts".to_owned()
+        }
+        RecordedVerdict::Hold { until } => format!("held until {}", moment(*until)),
+        RecordedVerdict::Dead { code, .. } => plain(&format!("dead letter {code}")),
+        RecordedVerdict::Paused => "the service pauses".to_owned(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use redrive_core::engine::{Asked, QueueName, Stands, Wait};
+use redrive_core::engine::{QueueName, StoredState, Wait, WaitQuery};
 use redrive_core::ids::DeliveryId;
 use redrive_core::text::Rate;
 use redrive_node::runtime::Node;
@@ -24,12 +24,12 @@ pub(crate) struct DeliveryWaits {
 impl DeliveryWaits {
     /// Asks the engine about those that have not ended.
     pub(crate) async fn of<'a>(node: &Node, views: impl IntoIterator<Item = &'a DeliveryView>) -> Self {
-        let asked: Vec<Asked> = views.into_iter().filter_map(asked).collect();
+        let asked: Vec<WaitQuery> = views.into_iter().filter_map(asked).collect();
         if asked.is_empty() {
             return Self::default();
         }
         let ids: Vec<DeliveryId> = asked.iter().map(|asked| asked.id).collect();
-        let letters = if asked.iter().any(|asked| asked.stands == Stands::Behind) {
+        let letters = if asked.iter().any(|asked| asked.state == StoredState::Behind) {
             // What cannot be read is left out; the rest of the answer does not depend on it.
             let held = node.read(|reader| reader.held_sessions(SESSIONS_MAX)).await.unwrap_or_default();
             held.into_iter().map(|held| ((held.queue, held.session), held.letter)).collect()
@@ -67,17 +67,17 @@ pub(crate) enum QueueHold {
     No,
 }
 
-fn asked(view: &DeliveryView) -> Option<Asked> {
+fn asked(view: &DeliveryView) -> Option<WaitQuery> {
     let stands = match view.state {
-        DeliveryState::Ready => Stands::Ready,
-        DeliveryState::Due { at } => Stands::Due { at },
-        DeliveryState::Behind => Stands::Behind,
+        DeliveryState::Ready => StoredState::Ready,
+        DeliveryState::Due { at } => StoredState::Due { at },
+        DeliveryState::Behind => StoredState::Behind,
         DeliveryState::Delivered { .. } | DeliveryState::Dead { .. } | DeliveryState::Closed { .. } => {
             return None;
         }
     };
     let event_type = view.event_type.clone();
-    Some(Asked { id: view.id, queue: view.queue.clone(), event_type, stands })
+    Some(WaitQuery { id: view.id, queue: view.queue.clone(), event_type, state: stands })
 }
 
 /// A wait in words. The times stand beside them, so that each reader sees them by their own clock.

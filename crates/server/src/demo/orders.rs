@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redrive_core::event::Event;
 use redrive_core::event::attribute::EventId;
-use redrive_core::event::easy::{Easy, parse_easy};
+use redrive_core::event::simple::{SimpleEvent, parse_simple};
 use redrive_core::ids::{Attempt, DeliveryId, Seed};
 use redrive_node::runtime::{Node, SubmitError};
 use serde_json::{Value, json};
@@ -66,7 +66,7 @@ fn event(event_type: &str, customer: u64, data: &Value) -> Event {
     data["customer"] = customer.as_str().into();
     let headers = vec![("ce-source".to_owned(), "/shop".to_owned())];
     let id = EventId::new(&fresh_id().hyphenated().to_string()).expect("digits, letters and dashes");
-    let easy = Easy {
+    let easy = SimpleEvent {
         event_type,
         partition_key: Some(&customer),
         idempotency_key: None,
@@ -74,7 +74,7 @@ fn event(event_type: &str, customer: u64, data: &Value) -> Event {
         headers: &headers,
         body: &serde_json::to_vec(&data).expect("texts and numbers are always JSON").into(),
     };
-    parse_easy(easy).expect("an event of our own")
+    parse_simple(easy).expect("an event of our own")
 }
 
 /// A number that looks drawn and is the same in every run.

@@ -6,10 +6,10 @@ use axum::http::{HeaderMap, StatusCode};
 use redrive_core::event::attribute::{
     CorrelationId, EventId, ExtensionName, ExtensionText, ExtensionValue, TraceParent,
 };
-use redrive_core::event::easy::{Easy, parse_easy};
+use redrive_core::event::simple::{SimpleEvent, parse_simple};
 use redrive_core::event::{Event, HeaderList, Incoming, Parsed, parse, reserved};
 use redrive_core::trace::Context;
-use redrive_node::store::{Seen, Taken};
+use redrive_node::store::{AcceptedEvent, Occurrence};
 
 use crate::access::caller::ApiCaller;
 use crate::api::body::read_limited;
@@ -85,7 +85,7 @@ pub(crate) async fn accept_easy(
             .map(|(_, value)| value)
     });
     let generated_id = EventId::new(&ids::fresh_id().to_string()).expect("36 plain characters");
-    let event = parse_easy(Easy {
+    let event = parse_simple(SimpleEvent {
         event_type: &event_type,
         partition_key: queried.as_deref().or(text("partitionkey")?),
         idempotency_key: text("idempotency-key")?,
@@ -165,11 +165,11 @@ async fn batch(app: &App, caller: &ApiCaller, events: Vec<Event>) -> ApiResult {
     Ok(json(status, &AcceptedBatch { events }))
 }
 
-fn accepted(id: String, taken: Taken) -> Accepted {
+fn accepted(id: String, taken: AcceptedEvent) -> Accepted {
     Accepted {
         id,
         receipt: taken.receipt.to_string(),
-        duplicate: taken.seen == Seen::Again,
+        duplicate: taken.seen == Occurrence::Duplicate,
         deliveries: taken.deliveries,
     }
 }

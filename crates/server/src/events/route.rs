@@ -2,7 +2,7 @@
 
 use clap::Args;
 use redrive_core::text::{counted, show_count};
-use redrive_node::runtime::Rerouted;
+use redrive_node::runtime::RerouteResult;
 use serde_json::json;
 
 use crate::access::caller::ApiCaller;
@@ -32,7 +32,7 @@ pub(crate) async fn run(args: &RouteArgs) -> anyhow::Result<()> {
     print(&words(args.server.client()?.json(&ask).await?))
 }
 
-fn words(Rerouted { seen, routed }: Rerouted) -> String {
+fn words(RerouteResult { seen, routed }: RerouteResult) -> String {
     let events = counted(seen, "unrouted event");
     let stay = show_count(seen.saturating_sub(routed));
     match (seen, routed) {
@@ -55,7 +55,7 @@ fn words(Rerouted { seen, routed }: Rerouted) -> String {
 /// Holds events that nobody wanted against the rule book as it reads now.
 #[utoipa::path(
     post, path = "/v1/unrouted/route", operation_id = "routeUnrouted", tag = "operating",
-    responses((status = 200, description = "how many were looked at, and how many are wanted now", body = Rerouted))
+    responses((status = 200, description = "how many were looked at, and how many are wanted now", body = RerouteResult))
 )]
 pub(crate) async fn route_unrouted(app: App, caller: ApiCaller) -> ApiResult {
     let rerouted = run_to_end(async move { Ok(app.node.route_unrouted(&caller.by()).await?) }).await?;

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use redrive::clock::wall_clock;
-use redrive_core::access::{Role, Scope};
+use redrive_core::access::{AccessScope, Role};
 use redrive_core::text::{Rate, parse_duration, parse_rate, show_duration};
-use redrive_node::store::door::{By, Deed, KEYS_MAX, KeyRecord};
-use redrive_node::store::{self, Batch, Note, StoreError};
+use redrive_node::store::access_store::{AuditActor, AuditEntry, KEYS_MAX, KeyRecord};
+use redrive_node::store::{self, StateChange, StoreError, WriteBatch};
 use serde_json::json;
 
 use crate::cli::{CommandRefusal, Format, ServerArgs, one_of};
@@ -157,7 +157,7 @@ fn create_there(folder: &Path, args: &KeysCreateArgs) -> anyhow::Result<CreateKe
     let wish = KeySpec {
         name: args.name.clone(),
         role: args.role,
-        scope: Scope { sources: args.sources.clone(), services: args.services.clone() },
+        scope: AccessScope { sources: args.sources.clone(), services: args.services.clone() },
         rate: args.rate,
         lives: args.expires,
     };
@@ -235,10 +235,10 @@ fn kept(folder: &Path) -> Result<Vec<KeyRecord>, StoreError> {
 
 /// Writes a key and who did it, in one.
 fn put(folder: &Path, act: &'static str, record: KeyRecord, note: Option<String>) -> anyhow::Result<()> {
-    let by = By::somebody("the owner of the data folder");
-    let deed = Deed { act, what: keys::describe(&record), by, note };
-    let notes = vec![Note::Key(Box::new(record)), Note::Deed(Box::new(deed))];
-    let batch = Batch { notes, ..Batch::default() };
+    let by = AuditActor::named("the owner of the data folder");
+    let deed = AuditEntry { act, what: keys::describe(&record), by, note };
+    let notes = vec![StateChange::Key(Box::new(record)), StateChange::Audit(Box::new(deed))];
+    let batch = WriteBatch { changes: notes, ..WriteBatch::default() };
     store::write_once(folder, &batch, wall_clock()).map_err(|error| match error {
         // Another folder's keys would be of no use to that server.
         StoreError::InUse { path, owner } => {

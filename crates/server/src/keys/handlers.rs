@@ -4,10 +4,10 @@
 //! the door too, whether or not anybody waited for it.
 
 use axum::http::{HeaderValue, StatusCode, header};
-use redrive_core::access::{Role, Scope};
+use redrive_core::access::{AccessScope, Role};
 use redrive_core::text::{parse_duration, parse_rate};
 use redrive_node::runtime::KeyError;
-use redrive_node::store::door::{Deed, KeyRecord};
+use redrive_node::store::access_store::{AuditEntry, KeyRecord};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -70,7 +70,7 @@ pub(crate) async fn create(
     let wish = KeySpec {
         name,
         role,
-        scope: Scope { sources: sources.unwrap_or_default(), services: services.unwrap_or_default() },
+        scope: AccessScope { sources: sources.unwrap_or_default(), services: services.unwrap_or_default() },
         rate: read("rate", rate.as_deref(), parse_rate)?,
         lives: read("expires", expires.as_deref(), parse_duration)?,
     };
@@ -89,7 +89,7 @@ async fn make(app: App, caller: ApiCaller, wish: KeySpec) -> Result<CreateKeyRes
     let is_taken = |id: &str| known.iter().any(|record| record.id == id);
     let CreatedKey { text, record } =
         keys::make(wish, is_taken, app.node.now()).map_err(|why| unmade(&why))?;
-    let deed = Deed { act: "key-create", what: keys::describe(&record), by: caller.by(), note: None };
+    let deed = AuditEntry { act: "key-create", what: keys::describe(&record), by: caller.by(), note: None };
     app.node.put_key(record.clone(), deed).await?;
     app.access.put(record.clone());
     Ok(CreateKeyResponse { key: text, shown: shown(&app, &record) })
@@ -139,7 +139,7 @@ async fn end(
     // One that is revoked already stays as it is: whoever did not get the answer asks again.
     if record.revoked_at.is_none() {
         record.revoked_at = Some(app.node.now());
-        let deed = Deed { act: "key-revoke", what: keys::describe(&record), by: caller.by(), note };
+        let deed = AuditEntry { act: "key-revoke", what: keys::describe(&record), by: caller.by(), note };
         app.node.put_key(record.clone(), deed).await?;
     }
     app.access.put(record.clone());

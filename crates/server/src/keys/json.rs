@@ -1,9 +1,9 @@
 //! The JSON of keys.
 
-use redrive_core::access::{Role, Scope};
+use redrive_core::access::{AccessScope, Role};
 use redrive_core::text::Rate;
 use redrive_core::time::Timestamp;
-use redrive_node::store::door::KeyRecord;
+use redrive_node::store::access_store::KeyRecord;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -50,7 +50,7 @@ impl KeyJson {
     pub(crate) fn new(record: &KeyRecord, last_used_at: Option<Timestamp>, now: Timestamp) -> Self {
         let KeyRecord { id, name, hash: _, role, scope, per_second, created_at, expires_at, revoked_at } =
             record.clone();
-        let Scope { sources, services } = scope;
+        let AccessScope { sources, services } = scope;
         let state = match (revoked_at, expires_at) {
             (Some(_), _) => KeyState::Revoked,
             (None, Some(at)) if at <= now => KeyState::Expired,

@@ -7,15 +7,18 @@ use std::process::ExitCode;
 
 use clap::Args;
 use redrive_core::engine::QueueName;
-use redrive_core::engine::story::Told;
+use redrive_core::engine::attempt_record::RecordedVerdict;
 use redrive_core::event::idempotency::{self, DedupKey};
 use redrive_core::ids::{Seed, Seq};
-use redrive_core::policy::breaker::Phase;
+use redrive_core::policy::breaker::BreakerPhase;
 use redrive_core::text::show_count;
 use redrive_core::time::Timestamp;
-use redrive_lab::backtest::{Ordered, Plan, Recorded, RecordedState, Replays, Report, Survey};
-use redrive_node::runtime::Turns;
-use redrive_node::store::{DeliveryState, DeliveryView, Filter, StoreError};
+use redrive_lab::backtest::{
+    BacktestPlan, BacktestReport, BacktestSurvey, RecordedDelivery, RecordedState, ReplayHistory,
+    SessionMembership,
+};
+use redrive_node::runtime::BreakerHistory;
+use redrive_node::store::{DeliveryFilter, DeliveryState, DeliveryView, StoreError};
 
 use crate::cli::{CommandRefusal, DATA_DEFAULT, Format};
 use crate::connectors;
@@ -71,7 +74,7 @@ pub(crate) fn run(args: &BacktestArgs) -> anyhow::Result<ExitCode> {
         None => None,
     };
     let seed = Seed(record.reader.seed().map_err(CommandRefusal::of)?);
-    let plan = Plan { book: &book, seed, since, until: record.now };
+    let plan = BacktestPlan { book: &book, seed, since, until: record.now };
     let report = record.compared(plan)?;
     if report.deliveries == 0 {
         return Err(record.nothing(since).into());
@@ -87,7 +90,7 @@ pub(crate) fn run(args: &BacktestArgs) -> anyhow::Result<ExitCode> {
 }
 
 impl RecordFolder<'_> {
-    fn compared(&self, plan: Plan<'_>) -> Result<Report, CommandRefusal> {
+    fn compared(&self, plan: BacktestPlan<'_>) -> Result<BacktestReport, CommandRefusal> {
         let queues = self.reader.counts().map_err(CommandRefusal::of)?.queues;
         let of_queue =
             queues.values().map(|queue| queue.waiting + queue.delivered + queue.dead + queue.closed);
@@ -98,7 +101,7 @@ impl RecordFolder<'_> {
             all: of_queue.sum::<u64>() * 2,
             read: 0,
         };
-        let mut survey = Survey::new(plan);
+        let mut survey = BacktestSurvey::new(plan);
         self.add_unrouted(&mut survey)?;
         self.add_breakers(&mut survey)?;
         reading.each(|view| {
@@ -119,10 +122,10 @@ impl RecordFolder<'_> {
             Ok(())
         })?;
         reading.bar.clear();
-        Ok(weighing.told())
+        Ok(weighing.report())
     }
 
-    fn add_unrouted(&self, survey: &mut Survey<'_>) -> Result<(), CommandRefusal> {
+    fn add_unrouted(&self, survey: &mut BacktestSurvey<'_>) -> Result<(), CommandRefusal> {
         let mut after = Seq::NONE;
         loop {
             let page = self.reader.unrouted(after, UNROUTED_PAGE).map_err(CommandRefusal::of)?;
@@ -135,15 +138,15 @@ impl RecordFolder<'_> {
     }
 
     /// When breakers were not closed, as far as that is remembered.
-    fn add_breakers(&self, survey: &mut Survey<'_>) -> Result<(), CommandRefusal> {
-        let turns = Turns::remembered_by(&*self.reader).map_err(CommandRefusal::of)?;
+    fn add_breakers(&self, survey: &mut BacktestSurvey<'_>) -> Result<(), CommandRefusal> {
+        let turns = BreakerHistory::remembered_by(&*self.reader).map_err(CommandRefusal::of)?;
         for dependency in turns.dependencies() {
             let mut closed_at = self.now;
             // The latest first: each that leaves `closed` lasts until the next that comes back to it.
             for turn in turns.of(dependency) {
-                if turn.to == Phase::Closed {
+                if turn.to == BreakerPhase::Closed {
                     closed_at = turn.at;
-                } else if turn.from == Phase::Closed {
+                } else if turn.from == BreakerPhase::Closed {
                     survey.add_open(dependency, turn.at, closed_at);
                 }
             }
@@ -154,7 +157,7 @@ impl RecordFolder<'_> {
     /// Why there is nothing to compare.
     fn nothing(&self, since: Option<Timestamp>) -> CommandRefusal {
         let folder = self.path.display();
-        let latest = self.reader.list(&Filter { rows_max: 1, ..Filter::default() });
+        let latest = self.reader.list(&DeliveryFilter { rows_max: 1, ..DeliveryFilter::default() });
         let latest = latest.ok().and_then(|listed| listed.deliveries.first().map(|view| view.accepted_at));
         CommandRefusal(match (since, latest) {
             (Some(since), Some(latest)) => {
@@ -182,9 +185,9 @@ impl RecordProgress<'_> {
         &mut self,
         mut take: impl FnMut(&DeliveryView) -> Result<(), StoreError>,
     ) -> Result<(), CommandRefusal> {
-        let mut filter = Filter { rows_max: PAGE, ..Filter::default() };
+        let mut filter = DeliveryFilter { rows_max: PAGE, ..DeliveryFilter::default() };
         loop {
-            let listed = self.record.reader.told(&filter).map_err(CommandRefusal::of)?;
+            let listed = self.record.reader.deliveries_with_attempts(&filter).map_err(CommandRefusal::of)?;
             self.read += listed.deliveries.len() as u64;
             for view in &listed.deliveries {
                 take(view).map_err(CommandRefusal::of)?;
@@ -214,16 +217,17 @@ fn first_queue<'a>(view: &'a DeliveryView, queues: impl Iterator<Item = &'a Queu
     queues.find(is_first).unwrap_or(&view.queue)
 }
 
-fn recorded<'a>(view: &'a DeliveryView, queue: &'a QueueName) -> Recorded<'a> {
+fn recorded<'a>(view: &'a DeliveryView, queue: &'a QueueName) -> RecordedDelivery<'a> {
     let last_died = || {
-        let died = view.stories.iter().rev().find(|story| matches!(story.verdict, Told::Dead { .. }));
+        let died =
+            view.stories.iter().rev().find(|story| matches!(story.verdict, RecordedVerdict::Dead { .. }));
         died.map_or(view.written_at, |story| story.started_at)
     };
-    Recorded {
+    RecordedDelivery {
         id: view.id,
         queue,
         event_type: &view.event_type,
-        order: if view.session.is_some() { Ordered::InSession } else { Ordered::Alone },
+        order: if view.session.is_some() { SessionMembership::InSession } else { SessionMembership::Alone },
         accepted_at: view.accepted_at,
         state: match &view.state {
             DeliveryState::Ready | DeliveryState::Due { .. } | DeliveryState::Behind => {
@@ -234,9 +238,9 @@ fn recorded<'a>(view: &'a DeliveryView, queue: &'a QueueName) -> Recorded<'a> {
             DeliveryState::Closed { .. } => RecordedState::Dead { at: last_died() },
         },
         replays: match view.replays {
-            0 => Replays::None,
-            count if *queue == view.queue => Replays::Here(count),
-            count => Replays::Elsewhere(count),
+            0 => ReplayHistory::None,
+            count if *queue == view.queue => ReplayHistory::Here(count),
+            count => ReplayHistory::Elsewhere(count),
         },
         stories: &view.stories,
     }

@@ -23,8 +23,8 @@ use redrive_core::text::show_rounded;
 use redrive_lab::scenario::{self, Scenario, trace};
 use redrive_lab::simulate::advice::advised;
 use redrive_lab::simulate::sweep::Sweep;
-use redrive_lab::simulate::verdict::{Finding, verdict};
-use redrive_lab::simulate::{self, Cancelled, Go, Plan, Progress, Report};
+use redrive_lab::simulate::verdict::{SimulationFinding, verdict};
+use redrive_lab::simulate::{self, Cancelled, Go, SimulationPlan, SimulationProgress, SimulationReport};
 use serde::Serialize;
 
 use crate::cli::{CommandRefusal, Format};
@@ -100,10 +100,10 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     let book = Arc::new(book);
     let scenario = read_scenario(args, &[(&args.rules, &book)])?;
     if args.runs > 1 {
-        let plan = Plan { scenario: &scenario, book, seed: args.seed };
+        let plan = SimulationPlan { scenario: &scenario, book, seed: args.seed };
         return many::run(&plan, args);
     }
-    let plan = Plan { scenario: &scenario, book, seed: args.seed };
+    let plan = SimulationPlan { scenario: &scenario, book, seed: args.seed };
     let report = watched(|watch| simulate::run(&plan, watch))?;
     let findings = if args.no_advice {
         verdict(&report, &plan.book)
@@ -121,8 +121,8 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
 #[derive(Serialize)]
 struct SimulationRun<'a> {
     #[serde(flatten)]
-    report: &'a Report,
-    findings: &'a [Finding],
+    report: &'a SimulationReport,
+    findings: &'a [SimulationFinding],
 }
 
 /// Writes the page if one is wanted, and prints the report. In JSON, lists of numbers, which are long, take a line
@@ -162,7 +162,7 @@ impl Expectations {
 
 /// Plays with a bar that shows how far it is.
 fn watched<T>(
-    play: impl FnOnce(&mut dyn FnMut(Progress) -> Go) -> Result<T, Cancelled>,
+    play: impl FnOnce(&mut dyn FnMut(SimulationProgress) -> Go) -> Result<T, Cancelled>,
 ) -> anyhow::Result<T> {
     let mut bar = ProgressBar::new();
     let played = play(&mut |progress| bar.show(&progress));

@@ -10,9 +10,9 @@ use bytes::Bytes;
 use http_body_util::StreamBody;
 use redrive_core::text::parse_duration;
 use redrive_core::time::Timestamp;
-use redrive_node::letter::import;
-use redrive_node::runtime::{Node, Purged};
-use redrive_node::store::door::By;
+use redrive_node::letters::import;
+use redrive_node::runtime::{Node, PurgeResult};
+use redrive_node::store::access_store::AuditActor;
 use redrive_node::store::letter::{ImportCounts, LetterNumber, Selection};
 use serde::Deserialize;
 use tokio::sync::mpsc;
@@ -149,17 +149,17 @@ fn purging(
     selection: Selection,
     what: String,
     note: Option<String>,
-    by: By,
+    by: AuditActor,
 ) -> mpsc::Receiver<Result<PurgeResponse, ApiError>> {
     let (sender, receiver) = mpsc::channel(1);
-    let shown = |purged: Purged| PurgeResponse {
+    let shown = |purged: PurgeResult| PurgeResponse {
         deleted: purged.deleted,
         claimed: purged.claimed,
         ..PurgeResponse::default()
     };
     tokio::spawn(async move {
         let mut told_at = Instant::now();
-        let progress = |purged: Purged| {
+        let progress = |purged: PurgeResult| {
             if told_at.elapsed() >= PURGE_TOLD_EVERY {
                 told_at = Instant::now();
                 // Whoever reads slowly misses some.
@@ -207,7 +207,7 @@ pub(crate) async fn import(app: App, caller: ApiCaller, headers: HeaderMap, body
     }
     for letter in &letters {
         caller.check_service(letter.queue.service.as_str())?;
-        if !letter.is_nobodys() {
+        if !letter.has_import_source() {
             caller.check_imported_source(letter.event.source.as_str())?;
         }
     }

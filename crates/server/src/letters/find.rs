@@ -2,7 +2,7 @@
 
 use redrive_core::ids::{DeliveryId, IdPrefix};
 use redrive_node::store::letter::{LetterKey, LetterView};
-use redrive_node::store::{Closed, DeliveryState, DeliveryView, Reader, StoreError};
+use redrive_node::store::{DeliveryState, DeliveryView, LetterClosure, StoreError, StoreReader};
 
 /// Letters that may begin with the same digits before it is no use to list them.
 const CANDIDATES_MAX: usize = 20;
@@ -22,7 +22,7 @@ pub(crate) enum LetterLookup {
 
 /// Finds a letter among those of the services that may be seen; others are not there.
 pub(crate) fn letter(
-    reader: &dyn Reader,
+    reader: &dyn StoreReader,
     name: &str,
     sees: impl Fn(&str) -> bool,
 ) -> Result<LetterLookup, StoreError> {
@@ -63,9 +63,9 @@ pub(crate) fn letter(
 pub(crate) fn not_dead(id: DeliveryId, state: &DeliveryState) -> String {
     let word = match state {
         DeliveryState::Delivered { .. } => "is delivered",
-        DeliveryState::Closed { how: Closed::Skipped, .. } => "was skipped",
-        DeliveryState::Closed { how: Closed::Purged, .. } => "was purged",
-        DeliveryState::Closed { how: Closed::Superseded { by }, .. } => {
+        DeliveryState::Closed { how: LetterClosure::Skipped, .. } => "was skipped",
+        DeliveryState::Closed { how: LetterClosure::Purged, .. } => "was purged",
+        DeliveryState::Closed { how: LetterClosure::Superseded { by }, .. } => {
             return format!("the delivery {id} was sent with other data, as the event with the receipt {by}");
         }
         DeliveryState::Ready | DeliveryState::Due { .. } | DeliveryState::Behind => "is still on its way",

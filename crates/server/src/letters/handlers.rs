@@ -11,9 +11,9 @@ use redrive_core::event::Event;
 use redrive_core::event::attribute::{ContentType, EventId};
 use redrive_core::ids::{DeliveryId, IdPrefix, Receipt};
 use redrive_core::{hash, limits};
-use redrive_node::runtime::OrderError;
-use redrive_node::store::letter::{LetterQuery, LetterView, OrderRefusal, Survey};
-use redrive_node::store::{Closed, DeliveryState, EventKey};
+use redrive_node::runtime::LetterCommandError;
+use redrive_node::store::letter::{CommandRefusal, LetterQuery, LetterView, SelectionSurvey};
+use redrive_node::store::{DeliveryState, EventKey, LetterClosure};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -211,7 +211,7 @@ pub(crate) async fn edit(
     let event_id = event.id.to_string();
     match app.node.edit(supersedes, event, wanted.note.clone(), &caller.by()).await {
         Ok((receipt, delivery)) => Ok(answer(event_id, receipt, delivery, supersedes)),
-        Err(error @ OrderError::Refused(OrderRefusal::NoSuchLetter(_))) => {
+        Err(error @ LetterCommandError::Refused(CommandRefusal::NoSuchLetter(_))) => {
             // Somebody was quicker, perhaps with the very same edit.
             edited_before(&app, supersedes, &wanted).await?.ok_or_else(|| error.into())
         }
@@ -242,7 +242,7 @@ async fn edited_before(
             let Some(prefix) = IdPrefix::parse(&letter.to_string()) else { return Ok(None) };
             let deliveries = reader.deliveries(&prefix, 1)?;
             let Some(old) = deliveries.into_iter().find(|view| view.id == letter) else { return Ok(None) };
-            let DeliveryState::Closed { how: Closed::Superseded { by }, .. } = old.state else {
+            let DeliveryState::Closed { how: LetterClosure::Superseded { by }, .. } = old.state else {
                 return Ok(None);
             };
             let old = reader.events(&EventKey::Receipt(old.receipt))?.pop();
@@ -260,7 +260,7 @@ async fn edited_before(
 /// An event is not sent where nobody would take it.
 fn check_wanted(app: &App, letter: &LetterView) -> Result<(), ApiError> {
     let to = (letter.delivery.queue.clone(), letter.delivery.event_type.clone());
-    let survey = Survey { letters: 1, by_type: [(to, 1)].into(), ..Survey::default() };
+    let survey = SelectionSurvey { letters: 1, by_type: [(to, 1)].into(), ..SelectionSurvey::default() };
     app.node.check_wanted(&survey, None).map_err(|error| refusal::unwanted(&error))
 }
 
@@ -324,14 +324,14 @@ fn json_data(data: &RawValue, content_type: Option<&ContentType>) -> Result<Byte
 
 #[cfg(test)]
 mod tests {
-    use redrive_core::event::easy::{Easy, parse_easy};
+    use redrive_core::event::simple::{SimpleEvent, parse_simple};
 
     use super::*;
 
     fn event(content_type: Option<&str>) -> Event {
         let id = EventId::new("order-42").expect("an id");
         let body = Bytes::from_static(b"{\"n\":1}");
-        let easy = Easy {
+        let easy = SimpleEvent {
             event_type: "orders.placed",
             partition_key: Some("s"),
             idempotency_key: None,
@@ -339,7 +339,7 @@ mod tests {
             headers: &Vec::new(),
             body: &body,
         };
-        let event = parse_easy(easy).expect("an event");
+        let event = parse_simple(easy).expect("an event");
         Event { content_type: content_type.map(|text| ContentType::new(text).expect("a type")), ..event }
     }
 

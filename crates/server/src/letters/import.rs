@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 use redrive_core::text::{counted, show_count};
-use redrive_node::letter::import;
+use redrive_node::letters::import;
 
 use crate::cli::{CommandRefusal, Format, ServerArgs};
 use crate::client::{Client, ClientRequest};

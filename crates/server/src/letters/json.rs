@@ -10,11 +10,11 @@ use redrive_core::ids::ChannelName;
 use redrive_core::letters::envelope::{Envelope, RedisLetter};
 use redrive_core::letters::fingerprint::Fingerprint;
 use redrive_core::time::Timestamp;
-use redrive_node::letter::envelope;
+use redrive_node::letters::envelope;
 use redrive_node::store::letter::{
-    GroupView, HeldSession, LetterFilter, LetterPage, LetterQuery, LetterView, Survey, TREND_SPAN,
+    GroupView, HeldSession, LetterFilter, LetterPage, LetterQuery, LetterView, SelectionSurvey, TREND_SPAN,
 };
-use redrive_node::store::{DeliveryView, Reader, StoreError};
+use redrive_node::store::{DeliveryView, StoreError, StoreReader};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -324,8 +324,8 @@ pub(crate) fn held_session(held: &HeldSession) -> HeldSessionJson {
 
 /// A message for each of the most frequent causes, so that people see what they are.
 pub(crate) fn messages(
-    reader: &dyn Reader,
-    survey: &Survey,
+    reader: &dyn StoreReader,
+    survey: &SelectionSurvey,
 ) -> Result<BTreeMap<Fingerprint, String>, StoreError> {
     let mut causes: BTreeMap<Fingerprint, (u64, &QueueName)> = BTreeMap::new();
     for ((fingerprint, queue), count) in &survey.by_cause {

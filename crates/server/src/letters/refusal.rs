@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use redrive_core::letters::replay::{ReplayId, ReplayState};
 use redrive_core::text::counted;
-use redrive_node::runtime::{OrderError, SelectError};
-use redrive_node::store::letter::{OrderRefusal, ReplayAct};
+use redrive_node::runtime::{LetterCommandError, SelectError};
+use redrive_node::store::letter::{CommandRefusal, ReplayAct};
 
 use crate::api::code::ApiCode;
 use crate::api::error::ApiError;
@@ -18,13 +18,13 @@ impl From<WrongField> for ApiError {
     }
 }
 
-impl From<OrderError> for ApiError {
-    fn from(error: OrderError) -> Self {
+impl From<LetterCommandError> for ApiError {
+    fn from(error: LetterCommandError) -> Self {
         match error {
-            OrderError::Refused(refusal) => refused(&refusal),
-            OrderError::Unwanted(error) => unwanted(&error),
-            OrderError::NotWritten(error) => error.into(),
-            OrderError::NotRead(error) => error.into(),
+            LetterCommandError::Refused(refusal) => refused(&refusal),
+            LetterCommandError::Unwanted(error) => unwanted(&error),
+            LetterCommandError::NotWritten(error) => error.into(),
+            LetterCommandError::NotRead(error) => error.into(),
         }
     }
 }
@@ -33,39 +33,41 @@ fn not_found(message: impl Into<String>) -> ApiError {
     ApiError::new(ApiCode::DeadLetterNotFound, message)
 }
 
-fn refused(refusal: &OrderRefusal) -> ApiError {
+fn refused(refusal: &CommandRefusal) -> ApiError {
     let message = refusal.to_string();
     match refusal {
-        OrderRefusal::NoSuchLetter(id) => not_found(message).with("letter", id.to_string()),
-        OrderRefusal::Claimed { letter, replay } => {
+        CommandRefusal::NoSuchLetter(id) => not_found(message).with("letter", id.to_string()),
+        CommandRefusal::Claimed { letter, replay } => {
             let cure = go_on_or_cancel(&replay.to_string());
             ApiError::new(ApiCode::ReplayConflict, format!("{message}: {cure}"))
                 .with("letter", letter.to_string())
                 .with("replay", replay.0)
         }
-        OrderRefusal::NothingMatches { claimed, poison } if !claimed.is_empty() => {
+        CommandRefusal::NothingMatches { claimed, poison } if !claimed.is_empty() => {
             let replays: Vec<u64> = claimed.keys().map(|replay| replay.0).collect();
             ApiError::new(ApiCode::ReplayConflict, all_claimed(claimed))
                 .with("replays", replays)
                 .with("poison", *poison)
         }
-        OrderRefusal::NothingMatches { poison: 0, .. } => not_found(message),
-        OrderRefusal::NothingMatches { poison, .. } => {
+        CommandRefusal::NothingMatches { poison: 0, .. } => not_found(message),
+        CommandRefusal::NothingMatches { poison, .. } => {
             let message = "only poison matches, which has failed a replay before or does not parse: include it \
                            with `--include-poison` (`include_poison`) and a note on why it should go again";
             ApiError::new(ApiCode::OnlyPoison, message).with("poison", *poison)
         }
-        OrderRefusal::NoSuchReplay(id) => {
+        CommandRefusal::NoSuchReplay(id) => {
             ApiError::new(ApiCode::ReplayNotFound, message).with("replay", id.0)
         }
-        OrderRefusal::NotPossible { replay, state } => ApiError::new(ApiCode::ReplayState, message)
+        CommandRefusal::NotPossible { replay, state } => ApiError::new(ApiCode::ReplayState, message)
             .with("replay", replay.0)
             .with("state", state.as_str()),
-        OrderRefusal::HoldsNothing(_) => ApiError::new(ApiCode::Conflict, message),
-        OrderRefusal::EventExists(first) => {
+        CommandRefusal::HoldsNothing(_) => ApiError::new(ApiCode::Conflict, message),
+        CommandRefusal::EventExists(first) => {
             ApiError::new(ApiCode::Conflict, message).with("first_receipt", first.to_string())
         }
-        OrderRefusal::Damaged(id) => ApiError::new(ApiCode::Conflict, message).with("letter", id.to_string()),
+        CommandRefusal::Damaged(id) => {
+            ApiError::new(ApiCode::Conflict, message).with("letter", id.to_string())
+        }
     }
 }
 
@@ -112,8 +114,10 @@ pub(crate) fn unwanted(error: &SelectError) -> ApiError {
 }
 
 /// Why a replay cannot be changed so.
-pub(crate) fn unchanged(error: OrderError, act: ReplayAct) -> ApiError {
-    let OrderError::Refused(OrderRefusal::NotPossible { replay, state }) = error else { return error.into() };
+pub(crate) fn unchanged(error: LetterCommandError, act: ReplayAct) -> ApiError {
+    let LetterCommandError::Refused(CommandRefusal::NotPossible { replay, state }) = error else {
+        return error.into();
+    };
     let message = match (state, act) {
         (ReplayState::Cancelled, ReplayAct::Cancel) => format!("replay {replay} was cancelled already"),
         (ReplayState::Cancelled, _) => {

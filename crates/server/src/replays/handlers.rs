@@ -8,12 +8,12 @@ use axum::extract::rejection::PathRejection;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use redrive_core::ids::DeliveryId;
-use redrive_core::letters::replay::{Manner, Pace, ReplayId, ReplayState};
+use redrive_core::letters::replay::{Manner, ReplayId, ReplayPace, ReplayState};
 use redrive_core::limits;
 use redrive_core::text::{Rate, counted, parse_rate};
 use redrive_core::time::Timestamp;
-use redrive_node::letter::import;
-use redrive_node::runtime::{Node, ReplayWish};
+use redrive_node::letters::import;
+use redrive_node::runtime::{Node, ReplayRequest};
 use redrive_node::store::letter::{LetterFilter, Poison, ReplayAct, ReplayView, Selection};
 use serde::Deserialize;
 use serde_json::Value;
@@ -97,7 +97,7 @@ enum ReplayRateRequest {
 /// Which letters are sent again, and how. One that names nothing must say `all`.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "it describes three types that are read as one object")]
-struct ReplayRequest {
+struct NewReplayRequest {
     #[serde(flatten)]
     filter: FilterKeys,
     #[serde(flatten)]
@@ -109,7 +109,7 @@ struct ReplayRequest {
 /// Sends dead letters again, in the background.
 #[utoipa::path(
     post, path = "/v1/replays", operation_id = "beginReplay", tag = "replays",
-    request_body(content = ReplayRequest, example = json!({ "service": "billing", "canary": true, "rate": "20/s" })),
+    request_body(content = NewReplayRequest, example = json!({ "service": "billing", "canary": true, "rate": "20/s" })),
     responses(
         (
             status = 201, description = "it has begun", body = ReplayJson,
@@ -146,12 +146,12 @@ pub(crate) async fn begin(
         return reply::ok(&shown);
     }
     let begun =
-        app.node.replay(ReplayWish { selection, what, pace, to, note: chosen.note }, &caller.by()).await?;
+        app.node.replay(ReplayRequest { selection, what, pace, to, note: chosen.note }, &caller.by()).await?;
     let shown = ReplayJson { poison_left: Some(begun.poison_left), ..json::replay(&begun.replay) };
     Ok(reply::json(StatusCode::CREATED, &shown))
 }
 
-fn pace(how: &ReplayKeys) -> Result<Pace, WrongField> {
+fn pace(how: &ReplayKeys) -> Result<ReplayPace, WrongField> {
     let rate = how.rate.as_ref().map(|rate| match rate {
         Value::Number(number) => number.as_f64().and_then(Rate::per_second),
         Value::String(text) => parse_rate(text).ok(),
@@ -168,7 +168,7 @@ fn pace(how: &ReplayKeys) -> Result<Pace, WrongField> {
         WrongField::new("concurrency", reason)
     })?;
     let manner = if how.canary == Some(true) { Manner::Canary } else { Manner::Straight };
-    Ok(Pace { rate: rate.flatten(), concurrency, manner })
+    Ok(ReplayPace { rate: rate.flatten(), concurrency, manner })
 }
 
 /// The letters that are meant, poison among them, if the caller may see them; and the same in words.

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use redrive_core::engine::QueueName;
 use redrive_core::letters::fingerprint::Fingerprint;
-use redrive_core::letters::replay::{Manner, Origin, ReplayState, Wave};
+use redrive_core::letters::replay::{Manner, ReplayOrigin, ReplayState, ReplayWave};
 use redrive_core::text::Rate;
 use redrive_core::time::Timestamp;
-use redrive_node::store::letter::{ReplayView, Survey};
+use redrive_node::store::letter::{ReplayView, SelectionSurvey};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -33,7 +33,7 @@ pub(crate) struct ReplayJson {
     pub canary: bool,
     /// How far the canary has come.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub wave: Option<Wave>,
+    pub wave: Option<ReplayWave>,
     /// Who began it.
     pub origin: ReplayOriginJson,
     pub total: u64,
@@ -137,10 +137,10 @@ pub(crate) fn replay(view: &ReplayView) -> ReplayJson {
         rate: view.pace.rate.map(Rate::as_per_second),
         concurrency: view.pace.concurrency,
         canary: view.pace.manner == Manner::Canary,
-        wave: (view.pace.manner == Manner::Canary && view.wave != Wave::None).then_some(view.wave),
+        wave: (view.pace.manner == Manner::Canary && view.wave != ReplayWave::None).then_some(view.wave),
         origin: match view.origin {
-            Origin::Operator => ReplayOriginJson::Operator,
-            Origin::Automatic { .. } => ReplayOriginJson::Automatic,
+            ReplayOrigin::Operator => ReplayOriginJson::Operator,
+            ReplayOrigin::Automatic { .. } => ReplayOriginJson::Automatic,
         },
         total: tally.total,
         sent: tally.sent,
@@ -162,7 +162,7 @@ pub(crate) fn replay(view: &ReplayView) -> ReplayJson {
 
 /// What a replay would come to.
 pub(crate) fn survey(
-    survey: &Survey,
+    survey: &SelectionSurvey,
     messages: &BTreeMap<Fingerprint, String>,
     rate: Option<Rate>,
     to: Option<&QueueName>,

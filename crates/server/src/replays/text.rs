@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use redrive_core::letters::replay::{ReplayState, Wave};
+use redrive_core::letters::replay::{ReplayState, ReplayWave};
 use redrive_core::text::{Rate, counted, show_count};
 use redrive_core::time::Timestamp;
 
@@ -116,10 +116,10 @@ fn pace(replay: &ReplayJson) -> String {
     words.push(format!("{} at once", show_count(u64::from(replay.concurrency))));
     if replay.canary {
         words.push(match replay.wave {
-            None | Some(Wave::None) => "canary: nothing sent yet".to_owned(),
-            Some(Wave::First) => "canary: the first one".to_owned(),
-            Some(Wave::Second) => "canary: ten".to_owned(),
-            Some(Wave::Rest) => "canary: all the rest".to_owned(),
+            None | Some(ReplayWave::None) => "canary: nothing sent yet".to_owned(),
+            Some(ReplayWave::First) => "canary: the first one".to_owned(),
+            Some(ReplayWave::Second) => "canary: ten".to_owned(),
+            Some(ReplayWave::Rest) => "canary: all the rest".to_owned(),
         });
     }
     if replay.origin == ReplayOriginJson::Automatic {

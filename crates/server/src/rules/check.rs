@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use redrive_core::book::problem::{Problem, Severity, Span, suggest};
+use redrive_core::book::problem::{BookSpan, Problem, ProblemSeverity, suggest};
 use redrive_core::text::counted;
-use redrive_lab::lint::{self, Checked, Lint};
+use redrive_lab::lint::{self, CheckReport, Lint};
 use serde::Serialize;
 
 use crate::cli::CommandRefusal;
@@ -74,8 +74,8 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         };
         let checked = lint::check_for(&bytes, connectors::table());
         let count = |severity| checked.problems.iter().filter(|p| p.severity == severity).count();
-        errors += count(Severity::Error);
-        warnings += count(Severity::Warning);
+        errors += count(ProblemSeverity::Error);
+        warnings += count(ProblemSeverity::Warning);
         match args.format {
             CheckFormat::Text => print(&report(path, &String::from_utf8_lossy(&bytes), &checked, args))?,
             CheckFormat::Json => {
@@ -97,7 +97,7 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
 /// One problem for machines.
 #[derive(Serialize)]
 struct CheckRow {
-    severity: Severity,
+    severity: ProblemSeverity,
     code: &'static str,
     file: String,
     line: u32,
@@ -110,9 +110,12 @@ impl CheckRow {
     /// A last row that says how many were not listed.
     fn left_out(count: usize, path: &Path) -> Self {
         let message = format!("{count} more problems are not listed");
-        let span = Span::default();
+        let span = BookSpan::default();
         let help = "mend these first".to_owned();
-        Self::new(Problem { severity: Severity::Info, code: "more-problems", span, message, help }, path)
+        Self::new(
+            Problem { severity: ProblemSeverity::Info, code: "more-problems", span, message, help },
+            path,
+        )
     }
 
     fn new(problem: Problem, path: &Path) -> Self {
@@ -128,26 +131,27 @@ impl CheckRow {
     }
 }
 
-fn report(path: &Path, text: &str, checked: &Checked, args: &CheckArgs) -> String {
+fn report(path: &Path, text: &str, checked: &CheckReport, args: &CheckArgs) -> String {
     let mut out = String::new();
     for problem in &checked.problems {
         out.push_str(&problem::render(problem, path, text));
         out.push_str("\n\n");
     }
     if args.verbose {
-        for untold in &checked.untold {
-            let place = format!("{}:{}", path.display(), untold.span.position);
-            let line = format!("{}: {place}: without `{}`", style::info("cannot tell"), untold.fact);
-            out.push_str(&format!("{line} {} cannot judge this\n", style::bold(untold.lint)));
+        for skipped in &checked.skipped {
+            let place = format!("{}:{}", path.display(), skipped.span.position);
+            let line = format!("{}: {place}: without `{}`", style::info("cannot tell"), skipped.fact);
+            out.push_str(&format!("{line} {} cannot judge this\n", style::bold(skipped.lint)));
         }
     }
     out.push_str(&summary(path, checked, args));
     out
 }
 
-fn summary(path: &Path, checked: &Checked, args: &CheckArgs) -> String {
+fn summary(path: &Path, checked: &CheckReport, args: &CheckArgs) -> String {
     let count = |severity| checked.problems.iter().filter(|p| p.severity == severity).count();
-    let (errors, warnings, infos) = (count(Severity::Error), count(Severity::Warning), count(Severity::Info));
+    let (errors, warnings, infos) =
+        (count(ProblemSeverity::Error), count(ProblemSeverity::Warning), count(ProblemSeverity::Info));
     let parts = [(errors, "error"), (warnings, "warning"), (infos, "remark")];
     let parts = parts.into_iter().filter(|(count, _)| *count > 0);
     let parts: Vec<String> = parts.map(|(count, what)| counted(count as u64, what)).collect();
@@ -164,8 +168,8 @@ fn summary(path: &Path, checked: &Checked, args: &CheckArgs) -> String {
     if checked.silenced > 0 {
         line.push_str(&format!(", {} silenced with a reason", checked.silenced));
     }
-    if !checked.untold.is_empty() && !args.verbose {
-        line.push_str(&format!(", {} cannot be told (--verbose says why)", checked.untold.len()));
+    if !checked.skipped.is_empty() && !args.verbose {
+        line.push_str(&format!(", {} cannot be told (--verbose says why)", checked.skipped.len()));
     }
     line.push('\n');
     line
@@ -202,8 +206,8 @@ fn explanation(lint: &Lint) -> String {
         lint.summary,
         terminal::wrap(lint.explanation, 90),
         style::error("Bad:"),
-        indent(&lint.bad()),
+        indent(&lint.bad_book()),
         style::good("Mended:"),
-        indent(&lint.mended()),
+        indent(&lint.fixed_book()),
     )
 }

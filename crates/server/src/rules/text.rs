@@ -6,7 +6,7 @@ use redrive_core::book::RuleBook;
 use redrive_core::book::model::{ChannelEntry, ServiceEntry};
 use redrive_core::book::resolve::Resolved;
 use redrive_core::policy::category::Category;
-use redrive_lab::report::explain::{Explained, explain};
+use redrive_lab::report::explain::{ExplainedValue, explain};
 use redrive_lab::report::{breaker_name, letter_name, limit, reaction};
 
 use crate::terminal::table::{Cell, CellAlign, Table};
@@ -71,7 +71,7 @@ pub(crate) fn whole(book: &RuleBook, rule: &Resolved<'_>, event: &str) -> String
     let mut page = title(rule, event);
     let groups = explain(book, rule);
     // Sentences have columns of their own, or they would push all others to the right.
-    let is_sentence = |value: &Explained| value.key.is_empty();
+    let is_sentence = |value: &ExplainedValue| value.key.is_empty();
     let mut named = Table::new(&[CellAlign::Left; 4]);
     let values = groups.iter().flat_map(|group| &group.values);
     values.filter(|value| !is_sentence(value)).for_each(|value| named.push(row(value)));
@@ -89,7 +89,7 @@ pub(crate) fn whole(book: &RuleBook, rule: &Resolved<'_>, event: &str) -> String
     page
 }
 
-fn row(value: &Explained) -> Vec<Cell> {
+fn row(value: &ExplainedValue) -> Vec<Cell> {
     let origin = format!("({})", value.stated);
     vec![
         Cell::plain(format!("  {}", value.label)),

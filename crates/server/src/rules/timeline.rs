@@ -79,7 +79,7 @@ fn unknown(args: &TimelineArgs, known: &[String]) -> String {
 }
 
 fn rows(backoff: &Backoff) -> Vec<Value> {
-    let row = |step: backoff::Step| {
+    let row = |step: backoff::RetryStep| {
         json!({
             "retry": step.retry,
             "delay_ms": millis(step.nominal),

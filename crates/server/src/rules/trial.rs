@@ -6,19 +6,23 @@ use std::time::Duration;
 
 use clap::Args;
 use redrive_core::book::RuleBook;
-use redrive_core::book::connectors::Speech;
+use redrive_core::book::connectors::CallProtocol;
+use redrive_core::book::problem::Position;
 use redrive_core::book::problem::suggest;
-use redrive_core::book::resolve::{Origin, Resolved};
-use redrive_core::engine::story::{HeldBy, Weighed};
+use redrive_core::book::resolve::{Resolved, ValueOrigin};
+use redrive_core::engine::attempt_record::{HoldReason, RecordedRetry};
 use redrive_core::ids::Seed;
 use redrive_core::limits;
-use redrive_core::policy::breaker::{Observation, Phase, State, Transition, Trip};
-use redrive_core::policy::decide::{AlertKind, Decision, HoldCause, RetryNumbers, Ruling, Verdict, Why};
+use redrive_core::policy::breaker::{BreakerPhase, BreakerState, Observation, Transition, Trip};
+use redrive_core::policy::decide::{
+    AlertKind, Decision, HoldCause, RetryNumbers, Ruling, Verdict, VerdictBasis,
+};
 use redrive_core::policy::rule::{PolicyIndex, Reaction};
-use redrive_core::position::Position;
 use redrive_core::text::{counted, show_duration};
 use redrive_core::time::Timestamp;
-use redrive_lab::rehearse::{AttemptKind, Beat, End, Rehearsal, Tried, parse_script, rehearse};
+use redrive_lab::rehearse::{
+    AttemptKind, Rehearsal, RehearsalEnd, RehearsalStep, RehearsedAttempt, parse_script, rehearse,
+};
 
 use crate::cli::CommandRefusal;
 use crate::deliveries::attempt_text::{self, field, spent};
@@ -61,7 +65,7 @@ pub(crate) fn run(args: &TryArgs) -> anyhow::Result<()> {
     let script = parse_script(&args.answers)?;
     let book = open_book(&args.rules)?;
     let takers: Vec<_> = book
-        .takers(&args.event_type)
+        .subscribers(&args.event_type)
         .into_iter()
         .filter(|taker| args.service.as_ref().is_none_or(|wanted| is_meant(taker, wanted)))
         .collect();
@@ -79,8 +83,8 @@ pub(crate) fn run(args: &TryArgs) -> anyhow::Result<()> {
 
 fn attempt_kind(taker: &Resolved<'_>) -> AttemptKind {
     match taker.target.endpoint.connector.speech {
-        Speech::Process => AttemptKind::Process,
-        Speech::Http | Speech::HttpApi | Speech::Broker => AttemptKind::Call,
+        CallProtocol::Process => AttemptKind::Process,
+        CallProtocol::Http | CallProtocol::HttpApi | CallProtocol::Broker => AttemptKind::Call,
     }
 }
 
@@ -117,13 +121,13 @@ impl TrialRun<'_> {
         let line = self.line(Some(row.span.position));
         let _ = writeln!(out, "  {}", style::dim(format!("row `{}`, {line}", row.value)));
         let mut failures = 0;
-        for beat in &rehearsal.beats {
-            match beat {
-                Beat::Attempt(tried) => {
+        for step in &rehearsal.steps {
+            match step {
+                RehearsalStep::Attempt(tried) => {
                     self.attempt(&mut out, tried);
                     self.forgotten(&mut out, tried, &mut failures);
                 }
-                Beat::Held { at, decision } => self.held(&mut out, *at, decision),
+                RehearsalStep::Held { at, decision } => self.held(&mut out, *at, decision),
             }
         }
         let _ = writeln!(out, "\n{}", self.end(&rehearsal.end, rehearsal));
@@ -137,7 +141,7 @@ impl TrialRun<'_> {
         out
     }
 
-    fn attempt(&self, out: &mut String, tried: &Tried) {
+    fn attempt(&self, out: &mut String, tried: &RehearsedAttempt) {
         let asked = tried.answer.retry_after().map(retry_after);
         let _ = writeln!(
             out,
@@ -159,7 +163,7 @@ impl TrialRun<'_> {
                 ),
             );
         }
-        if let Why::Failed(ruling) = &tried.decision.why {
+        if let VerdictBasis::Failed(ruling) = &tried.decision.why {
             let code = tried.code.as_ref().map(|code| format!(" {}", style::dim(code))).unwrap_or_default();
             field(
                 out,
@@ -171,7 +175,7 @@ impl TrialRun<'_> {
                 ),
             );
             field(out, "rule", &self.reaction(ruling, tried.answer.status()));
-        } else if let Why::Delivered { matched: Some(position) } = tried.decision.why {
+        } else if let VerdictBasis::Delivered { matched: Some(position) } = tried.decision.why {
             field(out, "category", &format!("no failure: {} says so", self.line(Some(position))));
         }
         if let Some(state) = tried.breaker {
@@ -181,11 +185,11 @@ impl TrialRun<'_> {
     }
 
     /// Says so when a breaker's `reset` has made it forget failures, since its count falls without a success.
-    fn forgotten(&self, out: &mut String, tried: &Tried, failures: &mut u32) {
+    fn forgotten(&self, out: &mut String, tried: &RehearsedAttempt, failures: &mut u32) {
         let before = *failures;
         *failures = match tried.breaker {
-            Some(State::Closed { failures }) => failures,
-            Some(State::Open { .. } | State::HalfOpen { .. }) | None => 0,
+            Some(BreakerState::Closed { failures }) => failures,
+            Some(BreakerState::Open { .. } | BreakerState::HalfOpen { .. }) | None => 0,
         };
         let reset = self.taker.rule.breaker.as_ref().and_then(|breaker| breaker.settings.reset());
         let has_failed = matches!(tried.decision.observation, Observation::Failure(_));
@@ -201,10 +205,10 @@ impl TrialRun<'_> {
 
     fn held(&self, out: &mut String, at: Timestamp, decision: &Decision) {
         let _ = writeln!(out, "\n{}  at {}  no attempt is made", style::bold("held"), clock(at));
-        if let Why::Held(holding) = decision.why {
+        if let VerdictBasis::Held(holding) = decision.why {
             let cause = match holding.cause {
-                HoldCause::BreakerOpen => HeldBy::Breaker,
-                HoldCause::AskedToWait => HeldBy::RetryAfter,
+                HoldCause::BreakerOpen => HoldReason::Breaker,
+                HoldCause::AskedToWait => HoldReason::RetryAfter,
             };
             field(out, "because", attempt_text::held_because(cause));
             field(out, "held", &format!("{} of `hold_max`", spent(holding.held.into())));
@@ -251,7 +255,7 @@ impl TrialRun<'_> {
         format!("on {on}: {follows}  {}", style::dim(format!("({stated})")))
     }
 
-    fn breaker(&self, state: State, tried: &Tried) -> String {
+    fn breaker(&self, state: BreakerState, tried: &RehearsedAttempt) -> String {
         let Some(breaker) = &self.taker.rule.breaker else { return String::new() };
         let trip = match breaker.settings.trip() {
             Trip::Consecutive(count) => format!("of {count} in a row"),
@@ -265,28 +269,32 @@ impl TrialRun<'_> {
             .as_ref()
             .map_or_else(|| format!("the {} kind's", self.taker.kind), |name| format!("`{name}`"));
         let now = match state {
-            State::Closed { failures: 0 } => style::good("closed"),
-            State::Closed { failures } => format!("{}, {failures} {trip}", style::good("closed")),
-            State::Open { until } => {
+            BreakerState::Closed { failures: 0 } => style::good("closed"),
+            BreakerState::Closed { failures } => format!("{}, {failures} {trip}", style::good("closed")),
+            BreakerState::Open { until } => {
                 format!("{} until {}: nothing goes through", style::error("open"), clock(until))
             }
-            State::HalfOpen { successes, .. } => {
+            BreakerState::HalfOpen { successes, .. } => {
                 let wanted = breaker.settings.close_after();
                 format!("{}, {successes} of {wanted} successes", style::warning("half-open"))
             }
         };
         let opened = match tried.transition {
-            Some(Transition { from: Phase::HalfOpen, to: Phase::Open, .. }) => {
+            Some(Transition { from: BreakerPhase::HalfOpen, to: BreakerPhase::Open, .. }) => {
                 "  ← opened again by a failed probe".to_owned()
             }
-            Some(Transition { to: Phase::Open, failures, .. }) => format!("  ← opened on failure {failures}"),
-            Some(Transition { to: Phase::Closed | Phase::HalfOpen, .. }) | None => String::new(),
+            Some(Transition { to: BreakerPhase::Open, failures, .. }) => {
+                format!("  ← opened on failure {failures}")
+            }
+            Some(Transition { to: BreakerPhase::Closed | BreakerPhase::HalfOpen, .. }) | None => {
+                String::new()
+            }
         };
         format!("{now}{opened}  {}", style::dim(format!("({name})")))
     }
 
     fn verdict(&self, out: &mut String, decision: &Decision, now: Timestamp) {
-        let weighed = numbers_of(decision).map(|numbers| Weighed::of(numbers, &self.taker.rule));
+        let weighed = numbers_of(decision).map(|numbers| RecordedRetry::of(numbers, &self.taker.rule));
         let text = match decision.verdict {
             Verdict::Deliver => style::good("delivered"),
             Verdict::Retry { due_at } => {
@@ -332,7 +340,7 @@ impl TrialRun<'_> {
         let (min, max) = policy.backoff.range(n);
         let range =
             if min == max { show_wait(min) } else { format!("{} to {}", show_wait(min), show_wait(max)) };
-        let weighed = Weighed::of(numbers, &self.taker.rule);
+        let weighed = RecordedRetry::of(numbers, &self.taker.rule);
         let mut parts = attempt_text::tallies(&weighed);
         if numbers.is_held() {
             parts.push(format!("backoff alone {}", show_wait(numbers.backoff())));
@@ -343,19 +351,21 @@ impl TrialRun<'_> {
         style::dim(format!("({})", parts.join("; ")))
     }
 
-    fn end(&self, end: &End, rehearsal: &Rehearsal) -> String {
+    fn end(&self, end: &RehearsalEnd, rehearsal: &Rehearsal) -> String {
         let attempts = attempts(rehearsal) as u64;
         match end {
-            End::Settled { at, verdict: Verdict::Deliver } => attempt_text::delivered(attempts, &clock(*at)),
-            End::Settled { at, verdict: Verdict::Pause } => {
+            RehearsalEnd::Settled { at, verdict: Verdict::Deliver } => {
+                attempt_text::delivered(attempts, &clock(*at))
+            }
+            RehearsalEnd::Settled { at, verdict: Verdict::Pause } => {
                 let tries = counted(attempts, "attempt");
                 format!("{} paused after {tries} and {}", style::warning("!"), clock(*at))
             }
-            End::Settled { at, .. } => {
+            RehearsalEnd::Settled { at, .. } => {
                 let name = self.taker.dead_letter.name.as_deref().unwrap_or("its dead-letter queue");
                 attempt_text::dead(attempts, &clock(*at), name)
             }
-            End::Waiting { due_at } => {
+            RehearsalEnd::Waiting { due_at } => {
                 let next = clock(*due_at);
                 let what = format!("the next starts at {next}. Name more --answers to go on.");
                 attempt_text::waiting(attempts, &what)
@@ -370,14 +380,14 @@ impl TrialRun<'_> {
         }
     }
 
-    fn origin(&self, origin: Origin) -> String {
+    fn origin(&self, origin: ValueOrigin) -> String {
         self.line(origin.position())
     }
 }
 
 /// Each took one answer.
 fn attempts(rehearsal: &Rehearsal) -> usize {
-    rehearsal.beats.iter().filter(|beat| matches!(beat, Beat::Attempt(_))).count()
+    rehearsal.steps.iter().filter(|step| matches!(step, RehearsalStep::Attempt(_))).count()
 }
 
 fn retry_after(wait: Duration) -> String {
@@ -392,8 +402,8 @@ fn retry_after(wait: Duration) -> String {
 /// The retry that was weighed, if one was.
 fn numbers_of(decision: &Decision) -> Option<&RetryNumbers> {
     match &decision.why {
-        Why::Failed(ruling) => ruling.retry.as_ref(),
-        Why::Delivered { .. } | Why::Held(_) | Why::Interrupted => None,
+        VerdictBasis::Failed(ruling) => ruling.retry.as_ref(),
+        VerdictBasis::Delivered { .. } | VerdictBasis::Held(_) | VerdictBasis::Interrupted => None,
     }
 }
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::alerts::Trouble;
+use redrive_core::alerts::Incident;
 use redrive_node::activity::Activity;
 use redrive_node::runtime::Node;
-use redrive_node::secret::{News, Secrets};
-use redrive_node::token::KeysNews;
+use redrive_node::secret::{SecretChange, Secrets};
+use redrive_node::token::KeysChange;
 
 use crate::access::AccessControl;
 use crate::access::tokens::IssuerAlarm;
@@ -16,12 +16,12 @@ use crate::access::tokens::IssuerAlarm;
 const ASK_EVERY: Duration = Duration::from_secs(15);
 
 /// Whoever hears the news of secrets.
-pub(crate) fn of_secrets(node: &Node) -> impl Fn(News) + Send + Sync + use<> {
+pub(crate) fn of_secrets(node: &Node) -> impl Fn(SecretChange) + Send + Sync + use<> {
     let node = node.clone();
     move |news| {
         match &news {
-            News::Gone { name, why } => node.raise_trouble(Trouble::SecretGone, name, why),
-            News::Back { name } => node.clear_trouble(Trouble::SecretGone, name),
+            SecretChange::Gone { name, why } => node.raise_trouble(Incident::SecretGone, name, why),
+            SecretChange::Back { name } => node.clear_trouble(Incident::SecretGone, name),
         }
         node.publish_logged(Activity::alert(news.to_string()));
     }
@@ -30,10 +30,10 @@ pub(crate) fn of_secrets(node: &Node) -> impl Fn(News) + Send + Sync + use<> {
 /// Whoever hears the news of the issuer's keys.
 pub(crate) fn of_issuer(node: &Node) -> IssuerAlarm {
     let node = node.clone();
-    Arc::new(move |news: Option<KeysNews>| {
+    Arc::new(move |news: Option<KeysChange>| {
         match &news {
-            Some(KeysNews::Gone { why }) => node.raise_trouble(Trouble::IssuerGone, "", why),
-            Some(KeysNews::Back) | None => node.clear_trouble(Trouble::IssuerGone, ""),
+            Some(KeysChange::Gone { why }) => node.raise_trouble(Incident::IssuerGone, "", why),
+            Some(KeysChange::Back) | None => node.clear_trouble(Incident::IssuerGone, ""),
         }
         if let Some(news) = news {
             node.publish_logged(Activity::alert(news.to_string()));
@@ -47,7 +47,7 @@ pub(crate) fn ask_again(secrets: Secrets, access: AccessControl) {
         loop {
             tokio::time::sleep(ASK_EVERY).await;
             // What is found is told of in the course of it.
-            let _ = secrets.ailing().await;
+            let _ = secrets.failing().await;
             let _ = access.unavailable_issuer().await;
         }
     });

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redrive_core::trace::span::{self, Span};
-use redrive_node::activity::Step;
+use redrive_core::trace::span::{self, TraceSpan};
+use redrive_node::activity::TraceStep;
 use redrive_node::runtime::Node;
 use redrive_node::tls::Roots;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
@@ -96,8 +96,8 @@ impl SpanExporter {
 
 /// The hand that takes.
 struct SpanIntake {
-    steps: broadcast::Receiver<Arc<Step>>,
-    spans: mpsc::Sender<Span>,
+    steps: broadcast::Receiver<Arc<TraceStep>>,
+    spans: mpsc::Sender<TraceSpan>,
     counts: Arc<SpanCounts>,
     /// Closed when it is time to stop.
     stopping: watch::Receiver<()>,
@@ -126,12 +126,12 @@ impl SpanIntake {
         }
     }
 
-    fn take(&self, step: &Step, sampler: redrive_core::trace::Sampler) {
+    fn take(&self, step: &TraceStep, sampler: redrive_core::trace::Sampler) {
         let spans = match step {
-            Step::Accepted { event, deliveries, at } => {
+            TraceStep::Accepted { event, deliveries, at } => {
                 span::of_accepted(event, *deliveries, *at, sampler).into_iter().collect()
             }
-            Step::Signal(signal) => span::of_signal(signal, sampler),
+            TraceStep::Signal(signal) => span::of_activity(signal, sampler),
         };
         for span in spans {
             if self.spans.try_send(span).is_err() {
@@ -151,7 +151,7 @@ struct SpanSender {
 }
 
 impl SpanSender {
-    async fn run(mut self, mut waiting: mpsc::Receiver<Span>) {
+    async fn run(mut self, mut waiting: mpsc::Receiver<TraceSpan>) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         while waiting.recv_many(&mut batch, BATCH_MAX).await > 0 {
             let gathered_at = Instant::now() + GATHER;
@@ -167,7 +167,7 @@ impl SpanSender {
         }
     }
 
-    async fn send(&mut self, batch: &[Span]) {
+    async fn send(&mut self, batch: &[TraceSpan]) {
         let OtlpSettings { path, headers, service_name, .. } = &self.settings;
         let body = json::written(service_name, batch);
         let mut ask = ClientRequest::post(path.clone(), "application/json", body);

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use redrive_core::alerts::Trouble;
+use redrive_core::alerts::Incident;
 use redrive_node::activity::Activity;
 use redrive_node::runtime::Node;
 use redrive_node::tls::{InvalidIdentity, InvalidPem, Roots, server_config};
@@ -65,7 +65,7 @@ impl CertificateFiles {
         match self.read() {
             Ok(config) => {
                 self.shown.change(config);
-                node.clear_trouble(Trouble::CertificateRefused, "");
+                node.clear_trouble(Incident::CertificateRefused, "");
                 let path = self.certificate.display();
                 let read = style::good("certificate read:");
                 logging::say(format_args!("{read} {path} is shown from now on"), || {
@@ -77,7 +77,7 @@ impl CertificateFiles {
                 let refused = style::error("certificate refused");
                 logging::say(format_args!("{refused}: {error}: the old one stays"), || {});
                 let message = format!("the new certificate is refused, and the old one stays: {error}");
-                node.raise_trouble(Trouble::CertificateRefused, "", &error.to_string());
+                node.raise_trouble(Incident::CertificateRefused, "", &error.to_string());
                 node.publish_logged(Activity::alert(message));
             }
         }

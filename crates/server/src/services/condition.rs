@@ -9,7 +9,7 @@ use std::time::Duration;
 use redrive_core::engine::{RowView, Wait};
 use redrive_core::text::counted;
 use redrive_core::time::Timestamp;
-use redrive_node::runtime::Lately;
+use redrive_node::runtime::RecentFigures;
 
 use crate::deliveries::json::WaitJson;
 use crate::deliveries::waits;
@@ -30,7 +30,7 @@ const BACKLOG_MAX: Duration = Duration::from_mins(1);
 
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// What [`Lately`] calls recent.
+/// What [`RecentFigures`] calls recent.
 const RECENT: Duration = Duration::from_mins(15);
 
 /// What a service is judged by.
@@ -40,7 +40,7 @@ pub(crate) struct ServiceSigns {
     pub is_removed: bool,
     /// Its rows of the rule book, and what holds each, by the engine.
     pub rows: Vec<RowView>,
-    pub lately: Lately,
+    pub lately: RecentFigures,
     /// Attempts since the start, and those that failed: the latest of them are not in `lately` yet.
     pub attempts: u64,
     pub failed: u64,
@@ -201,15 +201,15 @@ mod tests {
         Timestamp::EPOCH + Duration::from_secs(seconds)
     }
 
-    fn lately(attempts: u64, failed: u64) -> Lately {
+    fn lately(attempts: u64, failed: u64) -> RecentFigures {
         let (recent_attempts, recent_failed) = (attempts, failed);
-        Lately {
+        RecentFigures {
             attempts,
             failed,
             recent_attempts,
             recent_failed,
             active_at: Some(at(4_995)),
-            ..Lately::default()
+            ..RecentFigures::default()
         }
     }
 
@@ -276,11 +276,11 @@ mod tests {
     #[test]
     fn without_recent_attempts_a_service_is_idle_unless_the_last_ones_failed() {
         use HealthWord::{Degraded, Failing, Idle};
-        let none = |recent_attempts, recent_failed, active_at| Lately {
+        let none = |recent_attempts, recent_failed, active_at| RecentFigures {
             recent_attempts,
             recent_failed,
             active_at,
-            ..Lately::default()
+            ..RecentFigures::default()
         };
         let quiet = |lately, attempts, failed| ServiceSigns { lately, attempts, failed, ..good() };
         let young = |signs| ServiceSigns { started_at: at(4_990), ..signs };

@@ -4,19 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use redrive_core::book::RuleBook;
-use redrive_core::book::own_book::is_own;
+use redrive_core::book::alert_rules::is_own;
+use redrive_core::book::keywords::Keyword;
 use redrive_core::book::resolve::Resolved;
-use redrive_core::book::words::Word;
 use redrive_core::engine::{HeldQueue, QueueName, RowView};
-use redrive_core::figures::{QueueFigures, Sketch, Tally};
+use redrive_core::figures::{AttemptTally, QueueFigures, Sketch};
 use redrive_core::ids::{DependencyName, ServiceName};
 use redrive_core::letters::fingerprint::Fingerprint;
 use redrive_core::policy::category::Category;
 use redrive_core::time::Timestamp;
 use redrive_lab::report::reaction;
-use redrive_node::runtime::{Lately, Snapshot};
+use redrive_node::runtime::{RecentFigures, Snapshot};
 use redrive_node::store::letter::LetterFilter;
-use redrive_node::store::{Counts, Oldest, QueueCounts};
+use redrive_node::store::{Oldest, QueueCounts, StoreCounts};
 use serde_json::json;
 
 use crate::access::addresses::VisibleAddresses;
@@ -76,9 +76,9 @@ pub(crate) struct ServiceFigures {
     pub at: Timestamp,
     pub started_at: Timestamp,
     pub snapshot: Snapshot,
-    pub counts: Counts,
+    pub counts: StoreCounts,
     pub oldest: BTreeMap<QueueName, Oldest>,
-    pub lately: BTreeMap<Arc<QueueName>, Lately>,
+    pub lately: BTreeMap<Arc<QueueName>, RecentFigures>,
     /// The causes of the dead letters of each service.
     pub causes: BTreeMap<ServiceName, BTreeSet<Fingerprint>>,
 }
@@ -94,7 +94,7 @@ impl ServiceFigures {
         for kind in kinds.into_iter().filter(|kind| kind.count > 0) {
             causes.entry(kind.queue.service).or_default().insert(kind.fingerprint);
         }
-        let lately = app.node.lately();
+        let lately = app.node.recent_figures();
         let (at, started_at) = (app.node.now(), app.node.started_at());
         Ok(Self { at, started_at, snapshot, counts, oldest, lately, causes })
     }
@@ -124,7 +124,7 @@ impl ServiceFigures {
     }
 
     /// What was counted of a queue since the start.
-    pub(crate) fn tally_of(&self, queue: &QueueName) -> Tally {
+    pub(crate) fn tally_of(&self, queue: &QueueName) -> AttemptTally {
         self.snapshot.figures.queues.get(queue).map(QueueFigures::total).unwrap_or_default()
     }
 

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use anyhow::bail;
 use redrive_core::book::RuleBook;
-use redrive_core::book::own_book::is_own;
+use redrive_core::book::alert_rules::is_own;
 use redrive_core::book::problem::suggest;
-use redrive_node::store::Reader;
+use redrive_node::store::StoreReader;
 
 use crate::cli::CommandRefusal;
 use crate::client::{Client, ClientRequest};
@@ -30,7 +30,7 @@ pub(crate) async fn check(client: &mut Client, name: Option<&str>) -> anyhow::Re
 /// Refuses a name that neither the folder nor the book knows.
 pub(crate) fn check_in(
     folder: &Path,
-    reader: &dyn Reader,
+    reader: &dyn StoreReader,
     book: Option<&RuleBook>,
     name: Option<&str>,
 ) -> anyhow::Result<()> {

@@ -4,8 +4,8 @@ use clap::{Args, Subcommand};
 use redrive_core::engine::QueueName;
 use redrive_core::ids::{ChannelName, ServiceName};
 use redrive_core::text::{counted, show_count};
-use redrive_node::letter::import;
-use redrive_node::runtime::{Destination, Reassigned, RemovedPart, RemovedWaiting};
+use redrive_node::letters::import;
+use redrive_node::runtime::{Destination, ReassignResult, RemovedPart, RemovedWaiting};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
@@ -185,7 +185,7 @@ async fn reassign(
         let left = app.node.removed_waiting().await?.get(&queue).map_or(0, |found| found.waiting);
         Ok((done, left))
     });
-    let (Reassigned { done, unwanted, busy }, left) = done.await?;
+    let (ReassignResult { done, unwanted, busy }, left) = done.await?;
     reply::ok(&ReassignResponse { done, left, unwanted, busy })
 }
 

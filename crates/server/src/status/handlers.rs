@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use redrive_core::book::own_book::is_own;
+use redrive_core::book::alert_rules::is_own;
 use redrive_node::runtime::stranded;
 
 use crate::access::addresses::VisibleAddresses;

@@ -16,7 +16,7 @@ use clap::Args;
 use redrive_core::alerts::OWN_SERVICE;
 use redrive_core::text::show_rounded;
 use redrive_core::time::Timestamp;
-use redrive_node::runtime::{Health, Node};
+use redrive_node::runtime::{Node, NodeHealth};
 use redrive_node::source::SourceState;
 use serde_json::json;
 use tokio::sync::Mutex;
@@ -187,8 +187,8 @@ impl HealthProblemKind {
             Self::Stranded        => ("stranded", "deliveries are unknown to the engine", ""),
             Self::BreakerOpen     => ("breaker-open", "a breaker is open", "breakers are open"),
             Self::ServicePaused   => ("service-paused", "a service is paused", "services are paused"),
-            Self::ServiceRemoved  => ("service-removed", "deliveries wait for a service that the rule book has no more", "services that the rule book has no more have deliveries waiting"),
-            Self::RuleRemoved     => ("rule-removed", "deliveries wait that no row of their service takes any more", "services have deliveries waiting that no row takes any more"),
+            Self::ServiceRemoved  => ("service-removed", "deliveries wait for a service removed from the rule book", "services that the rule book has no more have deliveries waiting"),
+            Self::RuleRemoved     => ("rule-removed", "deliveries wait without a matching row in their service", "services have deliveries waiting that no row takes any more"),
             Self::SecretStale     => ("secret-stale", "a secret cannot be fetched, and the last value serves", "secrets cannot be fetched, and their last values serve"),
             Self::SecretGone      => ("secret-gone", "a secret has no value", "secrets have no value"),
             Self::IssuerStale     => ("issuer-stale", "the issuer's keys cannot be fetched, and the last ones serve", ""),
@@ -218,7 +218,7 @@ impl HealthProblem {
 }
 
 /// What keeps events out.
-fn blockers(health: &Health) -> Vec<HealthProblem> {
+fn blockers(health: &NodeHealth) -> Vec<HealthProblem> {
     let stopping = health.stopping.then(|| HealthProblem::new(HealthProblemKind::Stopping));
     let failing = health.store_failing.as_ref();
     let failing =
@@ -231,7 +231,7 @@ fn blockers(health: &Health) -> Vec<HealthProblem> {
 }
 
 /// What a node knows of itself that keeps nothing out.
-fn remarks(health: &Health) -> Vec<HealthProblem> {
+fn remarks(health: &NodeHealth) -> Vec<HealthProblem> {
     let slow = health.store_slow.map(|(at, took)| {
         HealthProblem::about(
             HealthProblemKind::StoreSlow,
@@ -401,12 +401,12 @@ mod tests {
         let refused = Some((at(1), "line 2".to_owned()));
         #[rustfmt::skip]
         let cases = [
-            ("all is well",  Health::default(),                                            vec![], vec![]),
-            ("failing",      Health { store_failing: failing, ..Health::default() },       vec!["store-failing: the store takes no writes: disk I/O error"], vec![]),
-            ("no room",      Health { disk_short: short, ..Health::default() },            vec!["disk-short: the disk is nearly full: 1 bytes are free, 2 must be"], vec![]),
-            ("at its end",   Health { stopping: true, ..Health::default() },               vec!["stopping: the server is shutting down"], vec![]),
-            ("slow",         Health { store_slow: slow, ..Health::default() },             vec![], vec!["store-slow: the store is slow: a write took 2s"]),
-            ("an old book",  Health { book_refused: refused, ..Health::default() },        vec![], vec!["book-refused: a rule book was refused, and the old one holds: line 2"]),
+            ("all is well",  NodeHealth::default(),                                            vec![], vec![]),
+            ("failing",      NodeHealth { store_failing: failing, ..NodeHealth::default() },       vec!["store-failing: the store takes no writes: disk I/O error"], vec![]),
+            ("no room",      NodeHealth { disk_short: short, ..NodeHealth::default() },            vec!["disk-short: the disk is nearly full: 1 bytes are free, 2 must be"], vec![]),
+            ("at its end",   NodeHealth { stopping: true, ..NodeHealth::default() },               vec!["stopping: the server is shutting down"], vec![]),
+            ("slow",         NodeHealth { store_slow: slow, ..NodeHealth::default() },             vec![], vec!["store-slow: the store is slow: a write took 2s"]),
+            ("an old book",  NodeHealth { book_refused: refused, ..NodeHealth::default() },        vec![], vec!["book-refused: a rule book was refused, and the old one holds: line 2"]),
         ];
         for (name, health, unready, degraded) in cases {
             assert_eq!(told(&blockers(&health), NameDetail::Told), unready, "{name}");
@@ -458,7 +458,7 @@ mod tests {
             ("with its channels",  json!({ "services": [paused("mail", None), paused("mail", Some("sms"))] }),
                                                                                   vec!["service-paused: a service is paused: mail"]),
             ("a removed service",  json!({ "services": [{ "service": "old", "waiting": 2, "delivered": 0, "dead": 0, "removed": true }] }),
-                                                                                  vec!["service-removed: deliveries wait for a service that the rule book has no more: old (2 waiting)"]),
+                                                                                  vec!["service-removed: deliveries wait for a service removed from the rule book: old (2 waiting)"]),
             ("with nothing left",  json!({ "services": [{ "service": "old", "waiting": 0, "delivered": 0, "dead": 3, "removed": true }] }), vec![]),
             ("an old secret",      json!({ "secrets": [ails("stale")] }),         vec!["secret-stale: a secret cannot be fetched, and the last value serves: signing"]),
             ("no secret",          json!({ "secrets": [ails("gone")] }),          vec!["secret-gone: a secret has no value: signing"]),

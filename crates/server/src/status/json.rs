@@ -2,20 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use redrive::stale::Ailing;
+use redrive::stale::UnavailableValue;
 use redrive_core::alerts::AlertView;
-use redrive_core::archive::Standing;
+use redrive_core::archive::ArchiveHealth;
 use redrive_core::book::RuleBook;
 use redrive_core::engine::{HeldQueue, QueueName};
 use redrive_core::letters::envelope::Tier;
 use redrive_core::letters::replay::ReplayId;
-use redrive_core::policy::breaker::Phase;
-use redrive_core::schedule::plan::Act;
+use redrive_core::policy::breaker::BreakerPhase;
+use redrive_core::schedule::plan::ScheduledAction;
 use redrive_core::time::Timestamp;
 use redrive_node::archive::archivist::ArchiveStatus;
 use redrive_node::runtime::{Node, ScheduleView, Snapshot};
 use redrive_node::store::letter::{LetterFilter, ReplayView};
-use redrive_node::store::{Counts, QueueCounts, Reader, StoreError};
+use redrive_node::store::{QueueCounts, StoreCounts, StoreError, StoreReader};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -246,7 +246,7 @@ pub(crate) const REPLAYS_PAGE: usize = 500;
 /// Held sessions that are counted; whether there are more is told.
 const SESSIONS_MAX: usize = 10_000;
 
-pub(crate) fn status_json(node: &Node, snapshot: &Snapshot, counts: &Counts) -> Status {
+pub(crate) fn status_json(node: &Node, snapshot: &Snapshot, counts: &StoreCounts) -> Status {
     let mut services: BTreeMap<QueueName, ServiceStatus> = BTreeMap::new();
     let status = |name: &QueueName, counts: QueueCounts| ServiceStatus {
         service: name.service.to_string(),
@@ -276,7 +276,7 @@ pub(crate) fn status_json(node: &Node, snapshot: &Snapshot, counts: &Counts) -> 
     let breaker = |view: &redrive_core::engine::DependencyView| {
         let has_none = declared.get(&view.name).is_some_and(|declared| declared.settings.is_none());
         match view.breaker.phase() {
-            Phase::Closed if has_none => BreakerState::None.as_str(),
+            BreakerPhase::Closed if has_none => BreakerState::None.as_str(),
             phase => phase.as_str(),
         }
     };
@@ -329,8 +329,8 @@ pub(crate) fn part_of(status: Status, services: &[String], book: &RuleBook) -> S
 }
 
 /// Something that cannot be fetched.
-pub(crate) fn unavailable_json((name, ailing): (String, Ailing)) -> UnavailableJson {
-    let Ailing { state, since, why } = ailing;
+pub(crate) fn unavailable_json((name, ailing): (String, UnavailableValue)) -> UnavailableJson {
+    let UnavailableValue { state, since, why } = ailing;
     UnavailableJson { name, state: state.as_str().to_owned(), since, why }
 }
 
@@ -338,10 +338,10 @@ pub(crate) fn unavailable_json((name, ailing): (String, Ailing)) -> UnavailableJ
 pub(crate) fn archive_json(status: ArchiveStatus) -> ArchiveJson {
     let ArchiveStatus { standing, archived, left_out, behind, last_error, is_stuck } = status;
     let (state, waits_until) = match standing {
-        Standing::Well if is_stuck => ("waiting", None),
-        Standing::Well => ("well", None),
-        Standing::Waiting { until } => ("waiting", Some(until)),
-        Standing::Open => ("open", None),
+        ArchiveHealth::Well if is_stuck => ("waiting", None),
+        ArchiveHealth::Well => ("well", None),
+        ArchiveHealth::Waiting { until } => ("waiting", Some(until)),
+        ArchiveHealth::Open => ("open", None),
     };
     let (last_error_at, last_error) = last_error.unzip();
     ArchiveJson {
@@ -358,8 +358,8 @@ pub(crate) fn archive_json(status: ArchiveStatus) -> ArchiveJson {
 fn schedule_json(view: &ScheduleView) -> ScheduleStatus {
     let schedule = &view.plan.schedule;
     let emission = match &view.plan.act {
-        Act::Emit(emission) => Some(emission),
-        Act::BringBack => None,
+        ScheduledAction::Emit(emission) => Some(emission),
+        ScheduledAction::BringBack => None,
     };
     ScheduleStatus {
         name: emission.map(|emission| emission.name.clone()),
@@ -407,7 +407,7 @@ pub(crate) async fn with_letters(
 }
 
 /// How many replays are not over.
-pub(crate) fn open_replays_of(reader: &dyn Reader) -> Result<u64, StoreError> {
+pub(crate) fn open_replays_of(reader: &dyn StoreReader) -> Result<u64, StoreError> {
     Ok(open_replays(|before| reader.replays(before, REPLAYS_PAGE))?.len() as u64)
 }
 
@@ -431,7 +431,9 @@ pub(crate) fn open_replays<E>(
 mod tests {
     use std::convert::Infallible;
 
-    use redrive_core::letters::replay::{Manner, Origin, Pace, ReplayState, Tally, Wave};
+    use redrive_core::letters::replay::{
+        Manner, ReplayOrigin, ReplayPace, ReplayState, ReplayTally, ReplayWave,
+    };
     use redrive_core::time::Timestamp;
 
     use super::*;
@@ -446,12 +448,12 @@ mod tests {
             state,
             what: "all dead letters".to_owned(),
             service: None,
-            pace: Pace { rate: None, concurrency: 1, manner: Manner::Straight },
-            origin: Origin::Operator,
+            pace: ReplayPace { rate: None, concurrency: 1, manner: Manner::Straight },
+            origin: ReplayOrigin::Operator,
             to: None,
             note: None,
-            wave: Wave::First,
-            tally: Tally::default(),
+            wave: ReplayWave::First,
+            tally: ReplayTally::default(),
             claimed_by_others: 0,
             created_at: Timestamp::EPOCH,
             changed_at: Timestamp::EPOCH,

@@ -18,7 +18,7 @@ use std::time::Duration;
 use axum::http::header;
 use axum::response::IntoResponse;
 use redrive_core::engine::QueueName;
-use redrive_core::figures::{QueueFigures, Tally};
+use redrive_core::figures::{AttemptTally, QueueFigures};
 use redrive_core::policy::category::Category;
 use redrive_core::time::Timestamp;
 use redrive_node::runtime::Snapshot;
@@ -39,7 +39,7 @@ const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// The figures in Prometheus' text format.
 #[utoipa::path(
     get, path = "/metrics", operation_id = "scrape", tag = "operating",
-    responses((status = 200, description = "the families of `docs/metrics.md`; a part that cannot be had is left out, and `redrive_metrics_age_seconds` says how old the others are", body = String, content_type = "text/plain"))
+    responses((status = 200, description = "the families of `docs/reference/metrics.md`; a part that cannot be had is left out, and `redrive_metrics_age_seconds` says how old the others are", body = String, content_type = "text/plain"))
 )]
 pub(crate) async fn scrape(app: App) -> ApiResult {
     let text = prometheus::written(&app, &gathered(&app.metrics).await?);
@@ -148,7 +148,7 @@ fn engine_json(snapshot: &Snapshot) -> EngineJson {
     }
 }
 
-fn by_category(tally: &Tally) -> BTreeMap<String, u64> {
+fn by_category(tally: &AttemptTally) -> BTreeMap<String, u64> {
     Category::ALL.map(|category| (category.to_string(), tally.failed_as(category))).into()
 }
 

@@ -1,7 +1,7 @@
 //! How it has been lately, step by step: of everything, of one service or of one dependency.
 
 use redrive_core::time::Timestamp;
-use redrive_node::runtime::{Point, Span, TrendOf};
+use redrive_node::runtime::{TrendOf, TrendPoint, TrendSpan};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -37,7 +37,7 @@ pub(crate) struct TrendKeys {
     responses((status = 200, description = "step by step, as far back as is known", body = TrendJson))
 )]
 pub(crate) async fn trend(app: App, caller: ApiCaller, Query(keys): Query<TrendKeys>) -> ApiResult {
-    let span = read("span", keys.span.as_deref(), span_of)?.unwrap_or(Span::Minutes);
+    let span = read("span", keys.span.as_deref(), span_of)?.unwrap_or(TrendSpan::Minutes);
     let of = match (keys.service, keys.dependency) {
         (Some(_), Some(_)) => return Err(ApiError::invalid("dependency", "goes without `service`")),
         (Some(service), None) => {
@@ -66,11 +66,11 @@ pub(crate) async fn trend(app: App, caller: ApiCaller, Query(keys): Query<TrendK
     reply::ok(&trend)
 }
 
-fn span_of(word: &str) -> Result<Span, &'static str> {
+fn span_of(word: &str) -> Result<TrendSpan, &'static str> {
     match word {
-        "15m" => Ok(Span::Minutes),
-        "3h" => Ok(Span::Hours),
-        "24h" => Ok(Span::Day),
+        "15m" => Ok(TrendSpan::Minutes),
+        "3h" => Ok(TrendSpan::Hours),
+        "24h" => Ok(TrendSpan::Day),
         _ => Err("it is none of 15m, 3h, 24h"),
     }
 }
@@ -108,7 +108,7 @@ fn check_needs(app: &App, caller: &ApiCaller, name: &str) -> Result<(), ApiError
     if concerns { Ok(()) } else { caller.check_list(None) }
 }
 
-fn point_json(point: &Point, of: &TrendOf) -> TrendPointJson {
+fn point_json(point: &TrendPoint, of: &TrendOf) -> TrendPointJson {
     let (is_all, is_dependency) = (*of == TrendOf::All, matches!(of, TrendOf::Dependency(_)));
     let ms = |time: std::time::Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
     TrendPointJson {

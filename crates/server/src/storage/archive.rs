@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use redrive_core::archive::ArchiveRule;
 use redrive_core::ids::Receipt;
-use redrive_node::archive::{ArchiveKey, Found, Kept, folder};
+use redrive_node::archive::{ArchiveKey, ArchiveMatches, ArchivedEvent, folder};
 
 use crate::cli::CommandRefusal;
 use crate::cli::files::write_new;
@@ -103,7 +103,7 @@ fn folder_of(args: &ArchiveGetArgs) -> anyhow::Result<PathBuf> {
 }
 
 /// All that goes by what was typed: an id first, and a receipt if it looks like one.
-fn find(archive: &std::path::Path, args: &ArchiveGetArgs) -> anyhow::Result<Vec<Kept>> {
+fn find(archive: &std::path::Path, args: &ArchiveGetArgs) -> anyhow::Result<Vec<ArchivedEvent>> {
     let look = |key: ArchiveKey| {
         folder::find(archive, &key).map_err(|error| {
             CommandRefusal(format!("the archive in {} could not be read: {error}", archive.display()))
@@ -111,11 +111,11 @@ fn find(archive: &std::path::Path, args: &ArchiveGetArgs) -> anyhow::Result<Vec<
     };
     let mut found = look(ArchiveKey::Id(args.event.clone()))?;
     if let Some(receipt) = Receipt::parse(&args.event).filter(|_| found.kept.is_empty()) {
-        let Found { kept, damaged } = look(ArchiveKey::Receipt(receipt))?;
+        let ArchiveMatches { kept, damaged } = look(ArchiveKey::Receipt(receipt))?;
         found.kept = kept;
         found.damaged.extend(damaged);
     }
-    let Found { mut kept, damaged } = found;
+    let ArchiveMatches { mut kept, damaged } = found;
     for damaged in damaged.iter().take(TOLD_MAX) {
         anstream::eprintln!("{}: {}", style::warning("not shown"), plain(damaged));
     }
@@ -125,14 +125,14 @@ fn find(archive: &std::path::Path, args: &ArchiveGetArgs) -> anyhow::Result<Vec<
 
 /// The one that is meant.
 fn one(
-    mut found: Vec<Kept>,
+    mut found: Vec<ArchivedEvent>,
     args: &ArchiveGetArgs,
     archive: &std::path::Path,
-) -> Result<Kept, CommandRefusal> {
+) -> Result<ArchivedEvent, CommandRefusal> {
     if found.len() > 1 {
         let one_source = found.iter().all(|kept| kept.source == found[0].source);
         let each = found.iter().take(TOLD_MAX).map(|kept| {
-            let Kept { source, receipt, received_at, .. } = kept;
+            let ArchivedEvent { source, receipt, received_at, .. } = kept;
             format!("\n  {}  {received_at}  {}", plain(receipt), plain(source))
         });
         let how = if one_source { "name its receipt" } else { "name its receipt, or its --source" };

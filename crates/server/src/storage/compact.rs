@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use redrive_node::store::{self, Compacted, StoreError};
+use redrive_node::store::{self, CompactionResult, StoreError};
 
 use crate::cli::{CommandRefusal, DATA_DEFAULT};
 use crate::terminal::{print, size, style};
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &CompactArgs) -> anyhow::Result<()> {
         }
         other => CommandRefusal::of(other),
     })?;
-    let Compacted { bytes_before, bytes_after } = compacted;
+    let CompactionResult { bytes_before, bytes_after } = compacted;
     let sizes = format!("{} before, {} now", size(bytes_before), size(bytes_after));
     print(&format!("{} {}: {sizes}\n", style::good("✓"), style::bold(args.data.display())))
 }

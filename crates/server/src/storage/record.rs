@@ -4,13 +4,13 @@ use std::path::Path;
 
 use redrive::clock::wall_clock;
 use redrive_core::time::Timestamp;
-use redrive_node::store::{self, Reader};
+use redrive_node::store::{self, StoreReader};
 
 use crate::cli::CommandRefusal;
 
 pub(crate) struct RecordFolder<'a> {
     pub(crate) path: &'a Path,
-    pub(crate) reader: Box<dyn Reader>,
+    pub(crate) reader: Box<dyn StoreReader>,
     /// When it was opened.
     pub(crate) now: Timestamp,
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
-use redrive_core::book::problem::{Problem, Severity};
+use redrive_core::book::problem::{Problem, ProblemSeverity};
 use redrive_core::mask::AddressMask;
 use redrive_core::text::hide_passwords;
 
@@ -15,9 +15,9 @@ const LINE_BYTES_MAX: usize = 400;
 /// The problem as people read it.
 pub(crate) fn render(problem: &Problem, path: &Path, text: &str) -> String {
     let level = match problem.severity {
-        Severity::Error => Level::ERROR,
-        Severity::Warning => Level::WARNING,
-        Severity::Info => Level::INFO,
+        ProblemSeverity::Error => Level::ERROR,
+        ProblemSeverity::Warning => Level::WARNING,
+        ProblemSeverity::Info => Level::INFO,
     };
     let title = level.primary_title(&problem.message).id(problem.code);
     let path = path.display().to_string();

@@ -1,10 +1,10 @@
-//! Progress on standard error, only where that is a terminal.
+//! SimulationProgress on standard error, only where that is a terminal.
 
 use std::io::{IsTerminal, Write as _};
 use std::time::{Duration, Instant};
 
 use redrive_core::text::{show_count, show_rounded};
-use redrive_lab::simulate::{Go, Progress};
+use redrive_lab::simulate::{Go, SimulationProgress};
 use unicode_width::UnicodeWidthStr;
 
 use crate::terminal::{columns, cut, style};
@@ -72,9 +72,9 @@ impl ProgressBar {
     }
 
     /// Shows how far one run is.
-    pub(crate) fn show(&mut self, progress: &Progress) -> Go {
+    pub(crate) fn show(&mut self, progress: &SimulationProgress) -> Go {
         if self.is_due() {
-            let Progress { at, duration, ended, open, .. } = *progress;
+            let SimulationProgress { at, duration, ended, open, .. } = *progress;
             let words = if at < duration {
                 format!("{} of {}", show_rounded(at), show_rounded(duration))
             } else {

@@ -21,19 +21,22 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use redrive::clock::wall_clock;
-use redrive::stale::Ailing;
+use redrive::stale::UnavailableValue;
 use redrive_core::book::RuleBook;
-use redrive_core::book::connectors::webhook::Scheme;
+use redrive_core::book::connectors::webhook::SignatureScheme;
 use redrive_core::event::Event;
 use redrive_core::quota::Allowed;
 use redrive_core::text::show_duration;
 use redrive_core::time::Timestamp;
 use redrive_node::activity::Activity;
-use redrive_node::hook::{Answered, Call, Distrust, Hook, Hooks, Made, Malformed, Opened};
-use redrive_node::runtime::{Handed, Switch, Way};
+use redrive_node::runtime::{BookSwitch, HandOverResult, IntakeKind};
 use redrive_node::secret::{SecretValues, Secrets};
 use redrive_node::store;
-use redrive_node::store::door::{REFUSED_BODY_BYTES_MAX, RefusedBody};
+use redrive_node::store::access_store::{REFUSED_BODY_BYTES_MAX, RefusedBody};
+use redrive_node::webhook::{
+    MalformedInput, OpenWebhook, SignatureError, WebhookCall, WebhookOutcome, WebhookResponse, WebhookSource,
+    WebhookSources,
+};
 
 use crate::access::Peer;
 use crate::api::body::{self, BodyReadError, BufferedBody};
@@ -42,7 +45,7 @@ use crate::api::error::{ApiError, PathName};
 use crate::api::limits::failed_logins::{FailedLogins, address_group};
 use crate::api::limits::rate::{self, Limiter};
 use crate::api::{App, CORRELATION_ID, reply};
-use crate::webhooks::json::{SourceStatus, WebhookResponse};
+use crate::webhooks::json::{AcceptedWebhook, SourceStatus};
 
 /// How long a call waits for a secret of which nothing is known yet: senders give up after a second.
 const KNOWN_WITHIN: Duration = Duration::from_millis(500);
@@ -59,7 +62,7 @@ const RETRY_AFTER_NO_SECRET_SECONDS: u32 = 10;
 /// What the door has; clones are the same.
 #[derive(Clone)]
 pub(crate) struct Webhooks {
-    hooks: Hooks,
+    hooks: WebhookSources,
     secrets: Secrets,
     limiter: Arc<Limiter>,
     strangers: Arc<FailedLogins>,
@@ -69,15 +72,15 @@ impl Webhooks {
     /// The door for the sources of a book.
     pub(crate) fn new(book: &Arc<RuleBook>, secrets: Secrets, limiter: Arc<Limiter>) -> Self {
         let strangers = Arc::default();
-        Self { hooks: Hooks::new(book), secrets, limiter, strangers }
+        Self { hooks: WebhookSources::new(book), secrets, limiter, strangers }
     }
 
     /// What is left of a source's rate, if it has one.
-    fn admit(&self, hook: &Hook, now: Timestamp) -> Result<Option<Allowed>, WebhookRefusal> {
+    fn admit(&self, hook: &WebhookSource, now: Timestamp) -> Result<Option<Allowed>, WebhookRefusal> {
         let Some(rate) = hook.rate() else { return Ok(None) };
         let admitted = self.limiter.check(&format!("source {}", hook.name()), rate, now);
         admitted.map(Some).map_err(|too_many| WebhookRefusal {
-            answered: Answered::RateLimited,
+            answered: WebhookResponse::RateLimited,
             error: rate::refusal(&too_many),
             why: too_many.to_string(),
         })
@@ -85,7 +88,7 @@ impl Webhooks {
 
     /// What one hears who has signed badly: from an address that does so too often, to wait.
     fn slow_down(&self, turned: WebhookRefusal, peer: Peer, now: Timestamp) -> WebhookRefusal {
-        if turned.answered != Answered::Unauthorized {
+        if turned.answered != WebhookResponse::Unauthorized {
             return turned;
         }
         match self.strangers.note(&address_group(Some(peer.0)), now) {
@@ -96,13 +99,13 @@ impl Webhooks {
     }
 
     /// Builds the sources of another book.
-    pub(crate) fn prepare(&self, book: &Arc<RuleBook>) -> Switch {
+    pub(crate) fn prepare(&self, book: &Arc<RuleBook>) -> BookSwitch {
         self.hooks.prepare(book)
     }
 
     /// The secrets that cannot be fetched, whatever they are for.
-    pub(crate) async fn unavailable_secrets(&self) -> Vec<(String, Ailing)> {
-        self.secrets.ailing().await
+    pub(crate) async fn unavailable_secrets(&self) -> Vec<(String, UnavailableValue)> {
+        self.secrets.failing().await
     }
 
     /// How the calls of each source were answered.
@@ -126,9 +129,9 @@ pub(crate) fn is_call(method: &Method, uri: &Uri) -> bool {
     params(("source" = String, Path, description = "a webhook source of the rule book")),
     request_body(content = serde_json::Value, content_type = "application/json", description = "whatever the sender sends"),
     responses(
-        (status = 202, description = "it is durable", body = WebhookResponse),
+        (status = 202, description = "it is durable", body = AcceptedWebhook),
         (status = 200, description = "one with its id came before, and it is not delivered again; or the challenge of a sender that checks the address, as text", content(
-            (WebhookResponse = "application/json"),
+            (AcceptedWebhook = "application/json"),
             (String = "text/plain"),
         )),
     )
@@ -145,15 +148,15 @@ pub(crate) async fn take(
 
 /// A call that is not taken.
 struct WebhookRefusal {
-    answered: Answered,
+    answered: WebhookResponse,
     error: ApiError,
     /// For the log.
     why: String,
 }
 
 /// A call that is.
-enum WebhookOutcome {
-    Event(WebhookResponse, Answered),
+enum WebhookResult {
+    Event(AcceptedWebhook, WebhookResponse),
     Challenge(String),
 }
 
@@ -175,18 +178,18 @@ async fn answer(app: &App, source: &str, peer: Peer, headers: &HeaderMap, body: 
 /// What the sender hears, counted.
 fn said(
     app: &App,
-    opened: &Opened,
+    opened: &OpenWebhook,
     correlation_id: &str,
-    judged: Result<WebhookOutcome, WebhookRefusal>,
+    judged: Result<WebhookResult, WebhookRefusal>,
 ) -> Response {
     match judged {
-        Ok(WebhookOutcome::Event(taken, answered)) => {
+        Ok(WebhookResult::Event(taken, answered)) => {
             log_call(app, opened, answered, correlation_id, None);
-            let is_news = answered == Answered::Accepted;
+            let is_news = answered == WebhookResponse::Accepted;
             reply::json(if is_news { StatusCode::ACCEPTED } else { StatusCode::OK }, &taken)
         }
-        Ok(WebhookOutcome::Challenge(text)) => {
-            log_call(app, opened, Answered::Challenge, correlation_id, None);
+        Ok(WebhookResult::Challenge(text)) => {
+            log_call(app, opened, WebhookResponse::Challenge, correlation_id, None);
             // It is the sender's own text: no browser is to take it for anything else.
             let headers = [
                 (header::CONTENT_TYPE, "text/plain; charset=utf-8"),
@@ -207,28 +210,34 @@ fn no_such_source(name: &str) -> ApiError {
 }
 
 /// Counts an answer, and tells of it: of those that can be had without a signature, not of each.
-fn log_call(app: &App, opened: &Opened, answered: Answered, correlation_id: &str, why: Option<&str>) {
+fn log_call(
+    app: &App,
+    opened: &OpenWebhook,
+    answered: WebhookResponse,
+    correlation_id: &str,
+    why: Option<&str>,
+) {
     let source = opened.hook.name();
     tracing::debug!(source, correlation_id, answered = answered.as_str(), why, "a webhook was answered");
-    if answered == Answered::Unauthorized {
+    if answered == WebhookResponse::Unauthorized {
         app.node.count_unauthorized(&format!("/v1/hooks/{source}"));
     }
     let Some(count) = opened.tally.count(answered, app.node.now()) else { return };
     match answered {
-        Answered::Accepted | Answered::Duplicate | Answered::Challenge => {}
-        Answered::Unauthorized => {
+        WebhookResponse::Accepted | WebhookResponse::Duplicate | WebhookResponse::Challenge => {}
+        WebhookResponse::Unauthorized => {
             tracing::warn!(source, correlation_id, count, why, "webhooks came without a good signature");
             let why = why.unwrap_or("it is not signed");
             let times = if count == 1 { String::new() } else { format!(", {count} times by now") };
             let message = format!("a call to the webhook source {source}: {why}{times}");
             app.node.publish_logged(Activity::security(message));
         }
-        Answered::Conflict
-        | Answered::Malformed
-        | Answered::TooLarge
-        | Answered::TooSlow
-        | Answered::RateLimited
-        | Answered::Unavailable => {
+        WebhookResponse::Conflict
+        | WebhookResponse::Malformed
+        | WebhookResponse::TooLarge
+        | WebhookResponse::TooSlow
+        | WebhookResponse::RateLimited
+        | WebhookResponse::Unavailable => {
             let answered = answered.as_str();
             tracing::warn!(source, correlation_id, count, answered, why, "webhooks could not be taken");
         }
@@ -238,7 +247,7 @@ fn log_call(app: &App, opened: &Opened, answered: Answered, correlation_id: &str
 /// A body that the holder of the secret has sent, and what is left of the source's rate.
 async fn believed(
     app: &App,
-    opened: &Opened,
+    opened: &OpenWebhook,
     peer: Peer,
     headers: &HeaderMap,
     body: Body,
@@ -254,16 +263,16 @@ async fn believed(
 
 async fn judge(
     app: &App,
-    opened: &Opened,
+    opened: &OpenWebhook,
     headers: &HeaderMap,
     body: &Bytes,
     correlation_id: &str,
-) -> Result<WebhookOutcome, WebhookRefusal> {
+) -> Result<WebhookResult, WebhookRefusal> {
     let hook = &opened.hook;
-    let call = Call { headers, body, correlation_id, now: wall_clock() };
+    let call = WebhookCall { headers, body, correlation_id, now: wall_clock() };
     match beside_others(body, || hook.read(call)) {
-        Ok(Made::Challenge(text)) => Ok(WebhookOutcome::Challenge(text)),
-        Ok(Made::Event(event)) => submit(app, opened, headers, *event).await,
+        Ok(WebhookOutcome::Challenge(text)) => Ok(WebhookResult::Challenge(text)),
+        Ok(WebhookOutcome::Event(event)) => submit(app, opened, headers, *event).await,
         Err(malformed) => {
             keep(app, hook, headers, body, &malformed.to_string());
             Err(no_event(&malformed))
@@ -272,12 +281,12 @@ async fn judge(
 }
 
 /// Why a body was not read, and who sent one too large.
-fn unread(opened: &Opened, headers: &HeaderMap, not_read: BodyReadError) -> WebhookRefusal {
+fn unread(opened: &OpenWebhook, headers: &HeaderMap, not_read: BodyReadError) -> WebhookRefusal {
     let answered = match not_read {
-        BodyReadError::TooLarge => Answered::TooLarge,
-        BodyReadError::TooSlow => Answered::TooSlow,
-        BodyReadError::Broken | BodyReadError::Encoded => Answered::Malformed,
-        BodyReadError::NoRoom => Answered::Unavailable,
+        BodyReadError::TooLarge => WebhookResponse::TooLarge,
+        BodyReadError::TooSlow => WebhookResponse::TooSlow,
+        BodyReadError::Broken | BodyReadError::Encoded => WebhookResponse::Malformed,
+        BodyReadError::NoRoom => WebhookResponse::Unavailable,
     };
     if not_read == BodyReadError::TooLarge
         && let Some(who) = installation(&opened.hook, headers)
@@ -289,14 +298,14 @@ fn unread(opened: &Opened, headers: &HeaderMap, not_read: BodyReadError) -> Webh
 }
 
 /// Where a webhook of GitHub is installed, such as `repository 79929171`, as the call says itself.
-fn installation(hook: &Hook, headers: &HeaderMap) -> Option<String> {
+fn installation(hook: &WebhookSource, headers: &HeaderMap) -> Option<String> {
     const BYTES_MAX: usize = 32;
     let word = |name: &str| {
         let text = headers.get(name)?.to_str().ok()?;
         let is_plain = text.len() <= BYTES_MAX && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
         (is_plain && !text.is_empty()).then_some(text)
     };
-    if *hook.scheme() != Scheme::Github {
+    if *hook.scheme() != SignatureScheme::Github {
         return None;
     }
     let kind = word("x-github-hook-installation-target-type")?;
@@ -304,7 +313,12 @@ fn installation(hook: &Hook, headers: &HeaderMap) -> Option<String> {
 }
 
 /// Whether the holder of the secret has sent it: of the secret that is known, or of a newer one.
-async fn believe(app: &App, hook: &Hook, headers: &HeaderMap, body: &Bytes) -> Result<(), WebhookRefusal> {
+async fn believe(
+    app: &App,
+    hook: &WebhookSource,
+    headers: &HeaderMap,
+    body: &Bytes,
+) -> Result<(), WebhookRefusal> {
     let secrets = &app.hooks.secrets;
     let known = secrets.get_within(hook.secret(), KNOWN_WITHIN).await;
     let known = known.map_err(|error| no_secret(&error.to_string()))?;
@@ -313,11 +327,11 @@ async fn believe(app: &App, hook: &Hook, headers: &HeaderMap, body: &Bytes) -> R
         beside_others(body, || hook.verify(&values, headers, body, now))
     };
     match verdict(&known, wall_clock()) {
-        Err(Distrust::Bad) => {
+        Err(SignatureError::Bad) => {
             let renewed = tokio::time::timeout(RENEWED_WITHIN, secrets.renewed(hook.secret())).await;
             match renewed {
                 Ok(Ok(values)) if !values.iter().eq(known.iter()) => verdict(&values, wall_clock()),
-                Ok(Ok(_) | Err(_)) | Err(_) => Err(Distrust::Bad),
+                Ok(Ok(_) | Err(_)) | Err(_) => Err(SignatureError::Bad),
             }
         }
         other => other,
@@ -328,76 +342,80 @@ async fn believe(app: &App, hook: &Hook, headers: &HeaderMap, body: &Bytes) -> R
 fn no_secret(why: &str) -> WebhookRefusal {
     let error = ApiError::unavailable("the secret of this source cannot be had at the moment")
         .retry_after(RETRY_AFTER_NO_SECRET_SECONDS);
-    WebhookRefusal { answered: Answered::Unavailable, error, why: why.to_owned() }
+    WebhookRefusal { answered: WebhookResponse::Unavailable, error, why: why.to_owned() }
 }
 
-fn distrusted(hook: &Hook, distrust: Distrust) -> WebhookRefusal {
+fn distrusted(hook: &WebhookSource, distrust: SignatureError) -> WebhookRefusal {
     match distrust {
-        Distrust::NoKey => no_secret(&distrust.to_string()),
-        Distrust::Missing | Distrust::Malformed | Distrust::Bad => {
+        SignatureError::NoKey => no_secret(&distrust.to_string()),
+        SignatureError::Missing | SignatureError::Malformed | SignatureError::Bad => {
             let message = "the signature is missing or does not fit";
             let error = ApiError::new(ApiCode::Unauthorized, message);
-            WebhookRefusal { answered: Answered::Unauthorized, error, why: distrust.to_string() }
+            WebhookRefusal { answered: WebhookResponse::Unauthorized, error, why: distrust.to_string() }
         }
         // Only who holds the secret gets here, and should look at the clock and not for another secret.
-        Distrust::TooOld | Distrust::TooNew => {
+        SignatureError::TooOld | SignatureError::TooNew => {
             let tolerance = show_duration(hook.tolerance());
             let message = format!("the signed time is more than {tolerance} from ours");
             let error = ApiError::new(ApiCode::Unauthorized, message);
-            WebhookRefusal { answered: Answered::Unauthorized, error, why: distrust.to_string() }
+            WebhookRefusal { answered: WebhookResponse::Unauthorized, error, why: distrust.to_string() }
         }
     }
 }
 
-fn no_event(malformed: &Malformed) -> WebhookRefusal {
+fn no_event(malformed: &MalformedInput) -> WebhookRefusal {
     let error = ApiError::invalid(malformed.field, malformed.why.to_string());
-    WebhookRefusal { answered: Answered::Malformed, error, why: malformed.to_string() }
+    WebhookRefusal { answered: WebhookResponse::Malformed, error, why: malformed.to_string() }
 }
 
 async fn submit(
     app: &App,
-    opened: &Opened,
+    opened: &OpenWebhook,
     headers: &HeaderMap,
     event: Event,
-) -> Result<WebhookOutcome, WebhookRefusal> {
+) -> Result<WebhookResult, WebhookRefusal> {
     let (id, body) = (event.id.to_string(), event.data.clone());
     let lacks_session = opened.hook.wants_session() && event.session.is_none();
-    let taken = |taken: store::Taken, answered| {
-        let (receipt, duplicate) = (taken.receipt.to_string(), answered == Answered::Duplicate);
-        let taken = WebhookResponse {
+    let taken = |taken: store::AcceptedEvent, answered| {
+        let (receipt, duplicate) = (taken.receipt.to_string(), answered == WebhookResponse::Duplicate);
+        let taken = AcceptedWebhook {
             id: id.clone(),
             receipt,
             duplicate,
             conflict: false,
             deliveries: taken.deliveries,
         };
-        Ok(WebhookOutcome::Event(taken, answered))
+        Ok(WebhookResult::Event(taken, answered))
     };
-    match app.node.hand_over(event, Way::Webhook).await {
-        Handed::Durable(first) => {
+    match app.node.hand_over(event, IntakeKind::Webhook).await {
+        HandOverResult::Durable(first) => {
             if lacks_session {
                 opened.tally.lacks_session();
             }
-            taken(first, Answered::Accepted)
+            taken(first, WebhookResponse::Accepted)
         }
-        Handed::Duplicate(again) => taken(again, Answered::Duplicate),
+        HandOverResult::Duplicate(again) => taken(again, WebhookResponse::Duplicate),
         // The sender can do nothing about it, and would only send it again.
-        Handed::Refused { first } => {
+        HandOverResult::Refused { first } => {
             let reason = format!("an event with the id `{id}` came before, and was another: {first}");
             keep(app, &opened.hook, headers, &body, &reason);
             let receipt = first.to_string();
-            let taken = WebhookResponse { id, receipt, duplicate: true, conflict: true, deliveries: 0 };
-            Ok(WebhookOutcome::Event(taken, Answered::Conflict))
+            let taken = AcceptedWebhook { id, receipt, duplicate: true, conflict: true, deliveries: 0 };
+            Ok(WebhookResult::Event(taken, WebhookResponse::Conflict))
         }
-        Handed::Busy(error) => {
+        HandOverResult::Busy(error) => {
             let why = error.to_string();
-            Err(WebhookRefusal { answered: Answered::Unavailable, error: ApiError::of_event(error), why })
+            Err(WebhookRefusal {
+                answered: WebhookResponse::Unavailable,
+                error: ApiError::of_event(error),
+                why,
+            })
         }
     }
 }
 
 /// Keeps what was signed and is no event of its own, for people to look at.
-fn keep(app: &App, hook: &Hook, headers: &HeaderMap, body: &Bytes, reason: &str) {
+fn keep(app: &App, hook: &WebhookSource, headers: &HeaderMap, body: &Bytes, reason: &str) {
     let shown = headers.iter().filter(|(name, _)| !hook.is_secret_header(name));
     let headers = shown.map(|(name, value)| {
         (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())

@@ -1,14 +1,14 @@
 //! The JSON of webhooks: what senders hear, how sources are, and what was refused.
 
 use redrive_core::time::Timestamp;
-use redrive_node::hook::Counts;
 use redrive_node::source::{SourceState, SourceView};
+use redrive_node::webhook::WebhookCounts;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// A webhook that was taken, as its sender is told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct WebhookResponse {
+pub(crate) struct AcceptedWebhook {
     /// The event's id.
     pub id: String,
     /// To find it again by; the first one's if it came before.
@@ -28,7 +28,7 @@ pub(crate) struct SourceStatus {
     pub name: String,
     pub kind: String,
     #[serde(flatten)]
-    pub counts: Counts,
+    pub counts: WebhookCounts,
     /// Of a source that is read: how it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reading: Option<ReadingStatus>,
@@ -51,7 +51,7 @@ pub(crate) struct ReadingStatus {
 }
 
 impl SourceStatus {
-    pub(crate) fn of_webhook(name: String, counts: Counts) -> Self {
+    pub(crate) fn of_webhook(name: String, counts: WebhookCounts) -> Self {
         Self { name, kind: "webhook".to_owned(), counts, reading: None }
     }
 
@@ -63,7 +63,8 @@ impl SourceStatus {
             SourceState::Held(why) => ("held", Some(why)),
             SourceState::Down(why) => ("down", Some(why)),
         };
-        let counts = Counts { accepted: durable, duplicates, malformed: refused, ..Counts::default() };
+        let counts =
+            WebhookCounts { accepted: durable, duplicates, malformed: refused, ..WebhookCounts::default() };
         let reading = Some(ReadingStatus { state: state.to_owned(), since, why, lag, held });
         Self { name, kind: kind.to_owned(), counts, reading }
     }

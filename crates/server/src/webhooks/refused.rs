@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use redrive_node::store::door::RefusedBody;
+use redrive_node::store::access_store::RefusedBody;
 
 use crate::api::code::ApiCode;
 use crate::api::error::{ApiError, ApiResult, PathName};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use clap::Args;
 use redrive::clock::wall_clock;
-use redrive_node::hook::Hook;
 use redrive_node::secret::Secrets;
+use redrive_node::webhook::WebhookSource;
 
 use crate::cli::files::read_input;
 use crate::cli::{CommandRefusal, ServerArgs};
@@ -50,18 +50,26 @@ const BODY_DEFAULT: &str = "{}";
 pub(crate) async fn run(args: &HooksSignArgs) -> anyhow::Result<()> {
     let book = Arc::new(open_book(&args.rules)?);
     let source = book.sections().sources.get(&args.source);
-    let hook = source.and_then(|source| Hook::new(&args.source, &source.value)).ok_or_else(|| {
-        let known: Vec<&str> = book
-            .sections()
-            .sources
-            .iter()
-            .filter(|(name, source)| Hook::new(name, &source.value).is_some())
-            .map(|(name, _)| name.as_str())
-            .collect();
-        let have =
-            if known.is_empty() { "it has none".to_owned() } else { format!("it has {}", known.join(", ")) };
-        CommandRefusal(format!("{} has no webhook source `{}`: {have}", args.rules.display(), args.source))
-    })?;
+    let hook =
+        source.and_then(|source| WebhookSource::new(&args.source, &source.value)).ok_or_else(|| {
+            let known: Vec<&str> = book
+                .sections()
+                .sources
+                .iter()
+                .filter(|(name, source)| WebhookSource::new(name, &source.value).is_some())
+                .map(|(name, _)| name.as_str())
+                .collect();
+            let have = if known.is_empty() {
+                "it has none".to_owned()
+            } else {
+                format!("it has {}", known.join(", "))
+            };
+            CommandRefusal(format!(
+                "{} has no webhook source `{}`: {have}",
+                args.rules.display(),
+                args.source
+            ))
+        })?;
     let read = |path| read_input(path, BODY_BYTES_MAX, "source");
     let body = args.body.as_deref().map_or_else(|| Ok(BODY_DEFAULT.into()), read)?;
     let values = Secrets::new(&book, connectors::drivers()).get(hook.secret()).await;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use redrive_core::text::{counted, show_count};
 use redrive_core::time::Timestamp;
-use redrive_node::hook::Counts;
+use redrive_node::webhook::WebhookCounts;
 
 use crate::terminal::moment::{ago, moment};
 use crate::terminal::table::{Cell, CellAlign, Table};
@@ -114,7 +114,7 @@ fn reading(source: &SourceStatus) -> Option<String> {
 }
 
 /// What else there was, in words.
-fn remarks(counts: &Counts) -> Vec<String> {
+fn remarks(counts: &WebhookCounts) -> Vec<String> {
     let some = |count: u64, words: String| (count > 0).then_some(words);
     let by = &counts.too_large_by;
     let named: Vec<String> = by

@@ -275,7 +275,7 @@ fn secret_gone(server: &Server, folder: &Folder, admin: &str) -> Answer {
 /// Every code of the page of errors is one that was seen, or one that others show.
 #[track_caller]
 fn assert_all_codes(seen: &Seen) {
-    let page = include_str!("../../../../docs/errors.md");
+    let page = include_str!("../../../../docs/reference/errors.md");
     let rows = page.lines().filter_map(|line| line.strip_prefix("| "));
     let listed: BTreeSet<(u16, String)> = rows
         .filter_map(|row| {

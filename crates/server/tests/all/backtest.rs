@@ -214,8 +214,8 @@ fn what_cannot_be_compared_is_refused() {
     #[rustfmt::skip]
     let no_stores = [
         ("nowhere", "could not open nowhere"),
-        ("bare",    "could not open bare: there is no store in it"),
-        ("file",    "could not open file: it is a file, and a store is in a folder"),
+        ("bare",    "could not open bare: it contains no store"),
+        ("file",    "could not open file: it is a file, not a data folder"),
         ("other",   "other/redrive.db is damaged: file is not a database; nothing was changed"),
         ("unmade",  "could not open unmade/redrive.db: it has format 0"),
     ];

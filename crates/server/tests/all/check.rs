@@ -29,7 +29,7 @@ fn mistakes_are_shown_with_their_line_a_caret_and_a_cure() {
     let run = folder.run(&["check", "book.yaml"]);
     assert_eq!(run.code, 1);
     assert_snapshot!(run.stdout, @r#"
-    error[undefined-name]: there is no retry policy `standrd`
+    error[undefined-name]: unknown retry policy `standrd`
      --> book.yaml:3:10
       |
     3 |   retry: standrd
@@ -49,13 +49,13 @@ fn mistakes_are_shown_with_their_line_a_caret_and_a_cure() {
     6 |   vendor: { delays: [5s, 10], retries: 5, jitter: nonee }
       |                          ^^
 
-    error[bad-jitter]: `nonee` is no jitter: write none, full, equal, decorrelated, plus 500ms, spread 25% or spread 100ms
+    error[bad-jitter]: `nonee` is not a jitter: write none, full, equal, decorrelated, plus 500ms, spread 25% or spread 100ms
      --> book.yaml:6:51
       |
     6 |   vendor: { delays: [5s, 10], retries: 5, jitter: nonee }
       |                                                   ^^^^^
 
-    error[extends-nothing]: there is no retry policy `loop` in the catalog to extend
+    error[extends-nothing]: unknown retry policy `loop`
      --> book.yaml:7:17
       |
     7 |   loop: { from: loop }
@@ -69,25 +69,25 @@ fn mistakes_are_shown_with_their_line_a_caret_and_a_cure() {
     9 |   mail: { trip: { consecutive: 5, within: 1m } }
       |         ^
       |
-      = help: without it the breaker could never open, or never close again
+      = help: without it the breaker would never open, or never close again
 
-    error[excluded-key]: `within` has no meaning here: `consecutive` looks at the last calls only
+    error[excluded-key]: `within` is not allowed here: `consecutive` only counts calls in a row
      --> book.yaml:9:35
       |
     9 |   mail: { trip: { consecutive: 5, within: 1m } }
       |                                   ^^^^^^
       |
-      = help: leave `within` out
+      = help: remove `within`
 
-    error[unknown-word]: `999` is no category and no HTTP status
+    error[unknown-word]: `999` is neither a category nor an HTTP status
       --> book.yaml:13:19
        |
     13 |     on_failure: { 999: standard }
        |                   ^^^
        |
-       = help: known here: `fatal`, `internal`, `invalid`, `permanent`, `rate-limited`, `transient`, `unknown`; or write a status such as 503 or 500-599
+       = help: expected one of `fatal`, `internal`, `invalid`, `permanent`, `rate-limited`, `transient`, `unknown`; or write a status such as 503 or 500-599
 
-    error[unknown-key]: `evnts` is no key of a service
+    error[unknown-key]: unknown key `evnts` of a service
       --> book.yaml:14:5
        |
     14 |     evnts: [orders.placed]
@@ -95,13 +95,13 @@ fn mistakes_are_shown_with_their_line_a_caret_and_a_cure() {
        |
        = help: did you mean `events`?
 
-    error[ambiguous-pattern]: `orders.placed.*` claims some of the same events as `orders.*.eu` on line 15, and neither is more specific
+    error[ambiguous-pattern]: `orders.placed.*` matches some of the same events as `orders.*.eu` on line 15, and neither is more specific
       --> book.yaml:15:29
        |
     15 |     events: ["orders.*.eu", "orders.placed.*"]
        |                             ^^^^^^^^^^^^^^^^^
        |
-       = help: narrow one of them, or name the types they share in a row of their own and drop one pattern
+       = help: narrow one pattern, or list the shared types in their own row and drop one pattern
 
     ✗ book.yaml: 10 errors
     "#);
@@ -162,13 +162,12 @@ fn a_lint_explains_itself_and_names_its_neighbours() {
     let run = folder.run(&["check", "--explain", "no-jitter"]);
     assert_eq!(run.code, 0);
     assert_snapshot!(run.stdout, @r"
-    no-jitter (warning): a retry policy of the book whose delays are not spread
+    no-jitter (warning): a retry policy without jitter
 
-    Deliveries that fail together, as they do when their target goes down, also come back
-    together if their delays are all the same. Each wave hits the target at once and makes it
-    fail again just when it could recover; spread evenly, the same retries are through many
-    times sooner. Write `jitter: equal`, which keeps at least half of each delay, or leave
-    `jitter` out: that is its default. Policies of the catalog are not looked at here.
+    Deliveries that fail together retry together if their delays are equal. Each wave hits the
+    target at once and can make it fail again while it recovers. Write `jitter: equal`, which
+    keeps at least half of each delay, or omit `jitter`: that is the default. Policies of the
+    catalog are not checked.
 
     Bad:
         version: 1

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::engine::Bounds;
+use redrive_core::engine::EngineBounds;
 use redrive_node::connectors::Drivers;
 use redrive_node::runtime::{Config, Node};
 use redrive_node::secret::Secrets;
@@ -61,7 +61,7 @@ async fn connectors_of_another_crate_run_through_the_table() {
     assert_eq!(values.iter().collect::<Vec<_>>(), [b"the value of shop"]);
     let targets = Targets::made_by(&drivers, &book, &secrets).expect("they can be made");
     let store = store::open(&folder.path("data"), Options::default()).expect("it opens");
-    let config = Config { book, book_text: text.into(), targets, store, bounds: Bounds::OF_A_SERVER };
+    let config = Config { book, book_text: text.into(), targets, store, bounds: EngineBounds::SERVER };
     let node = Node::start(config).expect("it starts");
     let sources = Sources::start(&node, &drivers, &secrets).expect("they can be made");
     for body in ["one", "two"] {

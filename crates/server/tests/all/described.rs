@@ -11,7 +11,7 @@ use crate::client::Answer;
 
 /// The description as it is kept; another test sees to it that it is the server's own.
 static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/openapi.json");
     let text = std::fs::read_to_string(path).expect("the description is kept");
     serde_json::from_str(&text).expect("it is JSON")
 });

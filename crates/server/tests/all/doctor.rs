@@ -211,7 +211,11 @@ fn the_page_of_all_diagnoses_is_up_to_date() {
     const BEGIN: &str = "<!-- every diagnosis -->\n";
     const END: &str = "<!-- that was every diagnosis -->\n";
     let server = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let path = server.ancestors().nth(2).expect("crates/server lies two folders down").join("docs/doctor.md");
+    let path = server
+        .ancestors()
+        .nth(2)
+        .expect("crates/server lies two folders down")
+        .join("docs/reference/diagnoses.md");
     let kept = fs::read_to_string(&path).expect("the page is there");
     let (before, rest) = kept.split_once(BEGIN).expect("the table begins somewhere");
     let (_, after) = rest.split_once(END).expect("and ends");
@@ -222,7 +226,7 @@ fn the_page_of_all_diagnoses_is_up_to_date() {
     }
     assert!(
         kept == made,
-        "docs/doctor.md is out of date: run REDRIVE_UPDATE=1 cargo test -p redrive-server doctor"
+        "docs/reference/diagnoses.md is out of date: run REDRIVE_UPDATE=1 cargo test -p redrive-server doctor"
     );
 }
 

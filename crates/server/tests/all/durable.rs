@@ -131,7 +131,7 @@ fn a_full_disk_refuses_events_and_loses_none() {
     }
 
     bound_files(&server, "unlimited:unlimited");
-    server.err.wait_for("the store takes writes again");
+    server.err.wait_for("store writes recovered");
     until("it takes events again", || matches!(post("o-more").status, 200 | 202).then_some(()));
     taken.push("o-more".to_owned());
     for id in &taken {
@@ -249,7 +249,7 @@ fn a_folder_that_cannot_be_written_to_is_refused() {
     let Err(refused) = Server::try_run(without_privileges(&folder)) else { panic!("it serves") };
     assert_eq!((refused.code, refused.stdout.as_str()), (Some(1), ""), "{refused:?}");
     assert!(refused.stderr.contains("could not open data"), "{}", refused.stderr);
-    assert!(refused.stderr.contains("may not write there"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("permission denied for writing"), "{}", refused.stderr);
 
     let folder = Folder::with("data", "a file");
     let Err(refused) = Server::try_run(serve(&folder, &[])) else { panic!("it serves") };

@@ -9,17 +9,17 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use redrive_core::book::connectors::built_in;
-use redrive_core::book::connectors::exec::Exec;
-use redrive_core::book::connectors::webhook::Webhook;
+use redrive_core::book::connectors::exec::ExecSettings;
+use redrive_core::book::connectors::webhook::WebhookSettings;
 use redrive_core::book::model::{
-    AlertSeverity, ConsumerPattern, DaprTarget, DependencyEntry, Direction, IdempotencyBy, LetterForm, Order,
-    ReactionName, TimeoutParts,
+    AlertSeverity, ConsumerPattern, DaprTarget, DeliveryOrder, DependencyEntry, Direction, IdempotencyBy,
+    LetterForm, ReactionName, TimeoutParts,
 };
-use redrive_core::book::problem::Severity;
+use redrive_core::book::problem::ProblemSeverity;
 use redrive_core::book::resolve::Resolved;
 use redrive_core::book::{RuleBook, read};
-use redrive_core::policy::breaker::{BreakerSettings, Count, Trip};
-use redrive_core::policy::rule::{FailureMatch, Meaning, NamedPolicy, WhenOpen};
+use redrive_core::policy::breaker::{BreakerSettings, CountingUnit, Trip};
+use redrive_core::policy::rule::{FailureMatch, NamedPolicy, OverrideMeaning, WhenOpen};
 use redrive_core::text::show_duration;
 use redrive_lab::lint::check_for;
 
@@ -28,7 +28,7 @@ fn a_book_that_waits_for_its_connectors_has_no_other_error() {
     let mut problems = Vec::new();
     for path in SYSTEMS.map(path) {
         let checked = check_for(&fs::read(&path).expect("a book can be read"), built_in());
-        let errors = checked.problems.iter().filter(|problem| problem.severity == Severity::Error);
+        let errors = checked.problems.iter().filter(|problem| problem.severity == ProblemSeverity::Error);
         let (missing, other): (Vec<_>, Vec<_>) = errors.partition(|error| error.code == "not-built-in");
         let is_example = path.starts_with(root().join("examples"));
         if missing.is_empty() != is_example {
@@ -281,8 +281,8 @@ fn answers_mean_what_the_documents_say() {
                 let code = row.when.code.iter().map(ToString::to_string);
                 let looks_at: Vec<_> = statuses.chain(code).collect();
                 let meaning = match row.meaning {
-                    Meaning::Failure(category) => category.as_str(),
-                    Meaning::Delivered => "delivered",
+                    OverrideMeaning::Failure(category) => category.as_str(),
+                    OverrideMeaning::Delivered => "delivered",
                 };
                 format!("{} is {meaning}", looks_at.join(" "))
             })
@@ -382,7 +382,7 @@ fn what_is_known_of_the_queue_and_its_consumers_is_stated() {
 fn webhooks_are_verified_ordered_and_bounded() {
     let book = book("queue-keeper");
     let sections = book.sections();
-    let Webhook { scheme, secret, body_max, .. } =
+    let WebhookSettings { scheme, secret, body_max, .. } =
         sections.sources["github"].value.endpoint.settings().expect("events come by webhook");
     assert_eq!((scheme.as_str(), *body_max), ("github", Some(25 << 20)));
     let secret = &sections.secrets[secret].value;
@@ -391,7 +391,7 @@ fn webhooks_are_verified_ordered_and_bounded() {
     assert_eq!(secret.endpoint.key(), "key-vault");
     for bot in ["review-bot", "task-bot"] {
         let order = book.service(bot).and_then(|service| service.order.as_ref()).map(|at| at.value);
-        assert_eq!(order, Some(Order::Session), "{bot}");
+        assert_eq!(order, Some(DeliveryOrder::Session), "{bot}");
     }
     let in_hours: Vec<_> =
         sections.receivers.iter().filter(|(_, at)| at.value.hours.is_some()).map(|(name, _)| name).collect();
@@ -555,8 +555,8 @@ fn breaker(settings: &BreakerSettings) -> String {
     let (open, probes, closes) = (show_duration(settings.open()), settings.probes(), settings.close_after());
     let reset = settings.reset().map(|reset| format!(", reset {}", show_duration(reset))).unwrap_or_default();
     let counts = match settings.count() {
-        Count::Attempt => "",
-        Count::Call => ", counts calls",
+        CountingUnit::Attempt => "",
+        CountingUnit::Call => ", counts calls",
     };
     format!("{trip}, open {open}, {probes} probes, closes after {closes}{reset}{counts}")
 }
@@ -590,7 +590,7 @@ fn failure(kind: FailureMatch) -> String {
 /// The limits of a call, or of a run if the target is a program.
 fn limits(rule: &Resolved<'_>) -> String {
     let (service, timeouts) = (&rule.service.name, &rule.rule.timeouts);
-    let process: Option<&Exec> = rule.target.endpoint.settings();
+    let process: Option<&ExecSettings> = rule.target.endpoint.settings();
     let whole = &timeouts.whole;
     let category = timeouts.category.as_str();
     if let Some((process, spawn)) = process.and_then(|process| Some((process, process.spawn_limit?))) {

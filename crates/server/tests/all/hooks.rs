@@ -401,7 +401,7 @@ fn bad_signatures_are_told_and_leave_no_trace_of_themselves() {
     });
     assert_eq!(
         (&told["what"], &told["message"]),
-        (&json!("security"), &json!("a call to the webhook source github: the signature does not fit"))
+        (&json!("security"), &json!("a call to the webhook source github: signature does not match"))
     );
     let logged = server.err.wait_for("webhooks came without a good signature");
     assert!(logged.contains("source=\"github\"") && logged.contains("c-77"), "{logged}");

@@ -80,7 +80,7 @@ fn with_json_every_line_is_an_object_and_every_transition_has_one() {
     folder.write("redrive.yaml", "version: 1\nservices: 7\n");
     server.err.wait_for("a rule book is refused");
     folder.write("redrive.yaml", book(&target, &["order: session"]));
-    server.err.wait_for("a rule book was read");
+    server.err.wait_for("rule book loaded");
     let ended = server.stop();
     ended.assert_calm();
 
@@ -91,15 +91,15 @@ fn with_json_every_line_is_an_object_and_every_transition_has_one() {
         .collect();
     let of = |message: &str| lines.iter().filter(move |line| line["message"] == message).collect::<Vec<_>>();
     let once = [
-        "accepted",
+        "event accepted",
         "attempt failed, will retry",
-        "delivered",
-        "accepted, and nobody wants it",
-        "a service is paused",
-        "a service goes on",
+        "event delivered",
+        "event accepted, no service subscribes",
+        "service paused",
+        "service resumed",
         "the rule book has a problem",
-        "a rule book is refused: the old one stays",
-        "a rule book was read",
+        "rule book refused, keeping the old one",
+        "rule book loaded",
         "stopping: no more events are taken, calls may end",
     ];
     for message in once {
@@ -119,7 +119,7 @@ fn with_json_every_line_is_an_object_and_every_transition_has_one() {
         "code": "SERVICE_UNAVAILABLE", "status": 503, "error": fields["error"],
     });
     assert_eq!(retry, expected);
-    let delivered = of("delivered")[0];
+    let delivered = of("event delivered")[0];
     assert_eq!((&delivered["attempt"], &delivered["retry_count"]), (&json!(2), &json!(1)));
 }
 
@@ -132,7 +132,7 @@ fn a_breaker_that_opens_is_logged_with_its_numbers_as_fields() {
     let server = Server::run(serve(&folder, &["--rules", "redrive.yaml", "--log-format", "json"]));
     server.accept("orders.placed", "o-1", "");
     let line = until("the breaker opens", || {
-        server.err.so_far().lines().find(|line| line.contains("a breaker has opened")).map(str::to_owned)
+        server.err.so_far().lines().find(|line| line.contains("circuit breaker opened")).map(str::to_owned)
     });
     let line: Value = serde_json::from_str(&line).expect("an object");
     assert_eq!((&line["dependency"], &line["failures"]), (&json!("shop"), &json!(2)), "{line}");

@@ -64,12 +64,12 @@ fn a_page_has_every_figure_by_its_name() {
         "redrive_attempts_per_delivery_sum{service=\"orders\",channel=\"\"} 4",
         "redrive_attempt_duration_seconds_count{service=\"orders\",channel=\"\"} 4",
         "redrive_redelivered_seconds_count 1",
-        "redrive_happenings_total{what=\"accepted\"} 3",
-        "redrive_happenings_total{what=\"unrouted\"} 1",
-        "redrive_happenings_total{what=\"delivered\"} 2",
-        "redrive_happenings_total{what=\"retrying\"} 1",
-        "redrive_happenings_total{what=\"dead\"} 1",
-        "redrive_happenings_total{what=\"store-failing\"} 0",
+        "redrive_activity_total{what=\"accepted\"} 3",
+        "redrive_activity_total{what=\"unrouted\"} 1",
+        "redrive_activity_total{what=\"delivered\"} 2",
+        "redrive_activity_total{what=\"retrying\"} 1",
+        "redrive_activity_total{what=\"dead\"} 1",
+        "redrive_activity_total{what=\"store-failing\"} 0",
     ];
     for line in expected {
         assert!(answer.body.lines().any(|found| found == line), "{line}\n{}", answer.body);

@@ -12,7 +12,7 @@ use crate::server::{Server, serve};
 /// Writes the description instead of comparing it: `REDRIVE_UPDATE=1 cargo test -p redrive-server openapi`.
 #[test]
 fn the_description_that_is_kept_is_up_to_date() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/openapi.json");
     let made = redrive(&["openapi"]).printed();
     if std::env::var_os("REDRIVE_UPDATE").is_some() {
         fs::write(&path, &made).expect("the docs can be written");
@@ -20,7 +20,7 @@ fn the_description_that_is_kept_is_up_to_date() {
     let kept = fs::read_to_string(&path).unwrap_or_default();
     assert!(
         kept == made,
-        "docs/openapi.json is out of date: run REDRIVE_UPDATE=1 cargo test -p redrive-server openapi"
+        "docs/reference/openapi.json is out of date: run REDRIVE_UPDATE=1 cargo test -p redrive-server openapi"
     );
 }
 

@@ -78,7 +78,7 @@ fn a_copy_is_a_store_whoever_made_it() {
     folder.run(&["send", "orders.placed", "--id", "1", "--server", &url]).printed();
     server.until("1", "delivered");
     assert!(backup("online").printed().contains(" pages copied to "));
-    assert!(backup("online").refused().contains("the folder for a copy must be empty"));
+    assert!(backup("online").refused().contains("the backup folder must be empty"));
     let compact = || folder.run(&["compact", "--data", "data"]);
     let refused = compact().refused();
     assert!(refused.starts_with("error: a server runs on data (process "), "{refused}");

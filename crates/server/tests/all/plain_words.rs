@@ -42,7 +42,8 @@ fn strings_of_rust_are_found_and_nothing_else() {
 fn texts(name: &str, text: &str) -> Vec<(usize, String)> {
     let is_test = name.contains("/tests/") || name.ends_with("tests.rs") || name.ends_with("_test.rs");
     let is_source = name.starts_with("crates/") && name.contains("/src/") && name.ends_with(".rs");
-    let is_page = name.starts_with("crates/server/page/") && (name.ends_with(".js") || name.ends_with(".html"));
+    let is_page =
+        name.starts_with("crates/server/page/") && (name.ends_with(".js") || name.ends_with(".html"));
     let is_document = name.ends_with(".md") && !name.starts_with("CHANGELOG") && !name.contains("/fuzz/");
     if is_source && !is_test {
         let product = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
@@ -114,7 +115,8 @@ fn files_under(folder: &Path) -> Vec<PathBuf> {
     for entry in fs::read_dir(folder).expect("a folder of the project can be read") {
         let path = entry.expect("an entry can be read").path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let is_built = path.is_dir() && (name == "node_modules" || name == ".git" || path.join("CACHEDIR.TAG").exists());
+        let is_built =
+            path.is_dir() && (name == "node_modules" || name == ".git" || path.join("CACHEDIR.TAG").exists());
         if path.is_dir() && !is_built {
             files.extend(files_under(&path));
         } else if path.is_file() {

@@ -1,4 +1,4 @@
-//! `docs/reference.md` and `docs/scenario-reference.md` say what the schemas say.
+//! `docs/reference/rule-book.md` and `docs/reference/scenario.md` say what the schemas say.
 
 use std::fs;
 use std::path::Path;

@@ -60,7 +60,7 @@ fn what_waits_for_a_removed_service_is_reported_and_can_end_as_dead_letters() {
     let target = Target::willing();
     let folder = Folder::new();
     let server = removed(&folder, &target);
-    let warning = "deliveries wait for a service that the rule book has no more";
+    let warning = "deliveries wait for a service removed from the rule book";
     assert_warned(&server, warning, "old");
     let old = json!([{ "service": "old", "waiting": 50, "in_book": false }]);
     assert_eq!(waiting(&server), old);
@@ -110,7 +110,7 @@ fn what_waits_for_a_removed_service_goes_to_another_in_the_order_of_its_sessions
     let url = format!("http://{}", server.client.address);
     let run = |arguments: &[&str]| folder.run(&[arguments, &["--server", &url]].concat());
     let refused = run(&["removed", "move", "old", "--to", "none"]).refused();
-    assert!(refused.contains("the rule book has no service `none`"), "{refused}");
+    assert!(refused.contains("destination `none` is not in the rule book"), "{refused}");
     let told = run(&["removed", "move", "old", "--to", "new"]).printed();
     assert!(told.contains("✓ 50 deliveries sent to new\n"), "{told}");
     until("all are delivered", || (count(&server, "delivered") == 50).then_some(()));
@@ -153,8 +153,8 @@ fn shrinking(target: &Target, receiver: &Target) -> (String, String) {
 /// The log, the health and the list tell of the row and of the channel.
 fn assert_reported(server: &Server) {
     let (row, channel) = (
-        "deliveries wait that no row of their service takes any more",
-        "deliveries wait for a service that the rule book has no more",
+        "deliveries wait without a matching row in their service",
+        "deliveries wait for a service removed from the rule book",
     );
     // One behind them waits for its turn.
     let all = json!([

@@ -67,7 +67,7 @@ fn what_the_book_states_is_not_cut() {
         found.unwrap_or_else(|| panic!("{word} in {}", run.stdout))
     };
     assert!(line("unknown").ends_with("jitter equal"), "{}", run.stdout);
-    assert!(line("internal").ends_with("here at most 3 attempts"), "{}", run.stdout);
+    assert!(line("internal").ends_with("at most 3 attempts"), "{}", run.stdout);
 }
 
 #[test]
@@ -90,11 +90,11 @@ fn a_rule_is_shown_with_the_origin_of_each_value() {
       rate-limited    upstream                (built in)              5 retries, 5s, 10s, 20s, 1m, jitter none
       permanent       dead-letter             (built in)              no retry
       invalid         dead-letter             (built in)              no retry
-      fatal           pause                   (the service, line 16)  the service waits for somebody
-      unknown         overnight               (this row, line 24)     10 retries, 30s doubling to 1h, within 8h, jitter equal, here at most 2 retries
-      internal        overnight               (this row, line 24)     10 retries, 30s doubling to 1h, within 8h, jitter equal, here at most 3 attempts
+      fatal           pause                   (the service, line 16)  the service pauses until it is resumed
+      unknown         overnight               (this row, line 24)     10 retries, 30s doubling to 1h, within 8h, jitter equal, at most 2 retries
+      internal        overnight               (this row, line 24)     10 retries, 30s doubling to 1h, within 8h, jitter equal, at most 3 attempts
 
-    Classified otherwise
+    Classification
       status 404                 transient     (the service, line 18)  orders arrive late
       message /(?i)quota|limit/  rate-limited  (the service, line 19)
 
@@ -117,15 +117,15 @@ fn a_rule_is_shown_with_the_origin_of_each_value() {
 
     Permits
       in flight       64                      (built in)
-      ramp            10s                     (built in)              after an outage, to twice the usual rate
-      rate growth     4%                      (built in)              in a second, after it was throttled
-      rate memory     10m                     (built in)              of the limit at which it was throttled
+      ramp            10s                     (built in)              ramp-up to twice the usual rate after an outage
+      rate growth     4%                      (built in)              per second, after throttling
+      rate memory     10m                     (built in)              how long a throttling limit is remembered
 
     Waiting
-      events          20000000                (built in)              at most, for the whole service
+      events          20000000                (built in)              maximum for the whole service
       size            64GiB                   (built in)
-      per session     10000                   (built in)              behind a dead letter that holds their session
-      when full       refuse                  (built in)              dead-letter if it came in through a webhook
+      per session     10000                   (built in)              behind a dead letter that blocks their session
+      when full       refuse                  (built in)              dead-letter for webhook sources
 
     Idempotency
       by              event-id                (built in)

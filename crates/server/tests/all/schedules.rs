@@ -8,7 +8,7 @@ use insta::assert_snapshot;
 use redrive::clock::wall_clock;
 use redrive_core::time::Timestamp;
 use redrive_node::store::sqlite::{Options, Sqlite};
-use redrive_node::store::{Batch, Note, Store};
+use redrive_node::store::{StateChange, Store, WriteBatch};
 use serde_json::{Value, json};
 
 use crate::run::Folder;
@@ -46,8 +46,8 @@ impl AnHourAgo {
 pub(crate) fn remember(folder: &Folder, name: &str, value: String) {
     let mut store = Sqlite::open(&folder.path("data"), Options::default()).expect("a store");
     store.recover(wall_clock()).expect("it can be read");
-    let note = Note::Memo { name: name.to_owned(), value: Some(value) };
-    let batch = Batch { notes: vec![note], ..Batch::default() };
+    let note = StateChange::Memo { name: name.to_owned(), value: Some(value) };
+    let batch = WriteBatch { changes: vec![note], ..WriteBatch::default() };
     store.write(&batch, wall_clock()).expect("it can be written");
     Box::new(store).close(wall_clock()).expect("it can be closed");
 }
@@ -169,7 +169,7 @@ fn letters_come_back_at_the_times_that_their_rule_names() {
     server.until("e1", "delivered");
     let replay = server.get("/v1/replays").json()["replays"][0].clone();
     assert_eq!(replay["origin"], "automatic", "{replay}");
-    let why = format!("letters that the book brings back, since it is time by `{}`", ago.cron);
+    let why = format!("letters reprocessed by the rule book, by schedule `{}`", ago.cron);
     assert_eq!(replay["what"], json!(why), "{replay}");
 }
 

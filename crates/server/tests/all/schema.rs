@@ -5,7 +5,7 @@ use std::path::Path;
 
 use redrive_core::book::connectors::built_in;
 use redrive_core::book::problem::Problems;
-use redrive_core::book::yaml::{self, Node, Quoted};
+use redrive_core::book::yaml::{self, Quoted, YamlNode};
 use redrive_lab::lint;
 use regex::Regex;
 use serde_json::Value;
@@ -122,18 +122,18 @@ fn is_type(name: &Value, value: &Value) -> bool {
 }
 
 /// What an editor sees: YAML's core schema.
-fn json(node: &Node) -> Value {
+fn json(node: &YamlNode) -> Value {
     match &node.value {
-        yaml::Value::Null => Value::Null,
-        yaml::Value::Refused => panic!("a book of this test holds something that is refused"),
-        yaml::Value::Scalar { text, quoted: Quoted::No } => serde_json::from_str(text)
+        yaml::YamlValue::Null => Value::Null,
+        yaml::YamlValue::Refused => panic!("a book of this test holds something that is refused"),
+        yaml::YamlValue::Scalar { text, quoted: Quoted::No } => serde_json::from_str(text)
             .ok()
             .filter(|value: &Value| !value.is_string())
             .unwrap_or_else(|| text.to_string().into()),
-        yaml::Value::Scalar { text, .. } => text.to_string().into(),
-        yaml::Value::List(items) => items.iter().map(json).collect(),
-        yaml::Value::Map(entries) => {
-            let text = |key: &Node| key.text().expect("keys are texts").to_owned();
+        yaml::YamlValue::Scalar { text, .. } => text.to_string().into(),
+        yaml::YamlValue::List(items) => items.iter().map(json).collect(),
+        yaml::YamlValue::Map(entries) => {
+            let text = |key: &YamlNode| key.text().expect("keys are texts").to_owned();
             entries
                 .iter()
                 .map(|(key, value)| (text(key), json(value)))
@@ -156,8 +156,8 @@ fn good_books_pass() {
     books.push(("init".to_owned(), fs::read_to_string(folder.path("redrive.yaml")).expect("it was written")));
     for lint in lint::all() {
         // Bad books are allowed too: what a lint finds is no mistake of form.
-        books.push((lint.code.to_owned(), lint.bad()));
-        books.push((lint.code.to_owned(), lint.mended()));
+        books.push((lint.code.to_owned(), lint.bad_book()));
+        books.push((lint.code.to_owned(), lint.fixed_book()));
     }
     let problems: Vec<_> = books
         .iter()

@@ -44,8 +44,8 @@ fn check_refuses_addresses_that_serve_refuses() {
         "access: { jwt: { jwks: \"@\", issuer: \"https://issuer.test\", audience: redrive } }",
     ];
     let addresses = [
-        ("http://h.test:0/", "port `0` is no number from 1 to 65535"),
-        ("http://h.test:99999/", "port `99999` is no number from 1 to 65535"),
+        ("http://h.test:0/", "port `0` is not a number from 1 to 65535"),
+        ("http://h.test:99999/", "port `99999` is not a number from 1 to 65535"),
         ("http://münchen.test/", "an address such as"),
         ("http://h.test/<a>", "an address such as"),
     ];

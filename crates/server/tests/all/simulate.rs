@@ -149,7 +149,7 @@ fn what_is_wrong_with_a_scenario_is_shown_where_it_stands() {
     let folder = folder();
     folder.write("bad.yaml", "version: 1\nduration: 10m\narrivals: [{ type: orders.placed, rate: fast }]\n");
     insta::assert_snapshot!(folder.run(&["simulate", "bad.yaml"]).refused(), @r#"
-    error[bad-rate]: `fast` is no rate: write a number above 0 per second, minute or hour, such as 20/s, 10/m or 100/h
+    error[bad-rate]: `fast` is not a rate: write a number above 0 per second, minute or hour, such as 20/s, 10/m or 100/h
      --> bad.yaml:3:41
       |
     3 | arrivals: [{ type: orders.placed, rate: fast }]
@@ -182,13 +182,13 @@ fn what_never_happens_is_warned_of_and_the_rest_is_played() {
     assert_eq!(run.code, 0, "{}", run.stderr);
     assert!(run.stdout.contains("1,200 deliveries: 1,200 delivered"), "{}", run.stdout);
     insta::assert_snapshot!(run.stderr, @r#"
-    warning[never-happens]: this phase never happens: the run is over by then, after 2m of events and 1h to settle
+    warning[never-happens]: this phase starts after the end of the run, 2m of events and 1h to settle
      --> late.yaml:7:46
       |
     7 |   warehouse: { latency: 20ms, phases: [{ at: 3h, for: 20s, is: down }] }
       |                                              ^^
       |
-      = help: let the phase begin earlier, or make `duration` or `settle` longer
+      = help: start the phase earlier, or make `duration` or `settle` longer
     "#);
 }
 
@@ -243,69 +243,69 @@ fn told_of_mistakes() -> String {
 fn plausible_mistakes_are_met_with_their_cure() {
     insta::assert_snapshot!(told_of_mistakes(), @r#"
     a unit nobody knows
-      error[bad-duration]: `10min` is no duration: write a number and a unit, such as 500ms, 30s, 5m, 24h, 7d or 1h30m
+      error[bad-duration]: `10min` is not a duration: write a number and a unit, such as 500ms, 30s, 5m, 24h, 7d or 1h30m
       --> mistake.yaml:2:11
     no unit
       error[bad-duration]: `10` has no unit: write `10s` or `10ms`
       --> mistake.yaml:2:11
     less than nothing
-      error[bad-duration]: `-10m` is no duration: write a number and a unit, such as 500ms, 30s, 5m, 24h, 7d or 1h30m
+      error[bad-duration]: `-10m` is not a duration: write a number and a unit, such as 500ms, 30s, 5m, 24h, 7d or 1h30m
       --> mistake.yaml:2:11
     for ever
       error[bad-duration]: `99999999999999999999d` is longer than ten years
       --> mistake.yaml:2:11
     twice
-      error[duplicate-key]: `duration` stands on line 2 already
+      error[duplicate-key]: duplicate key `duration`, first defined on line 2
       --> mistake.yaml:3:1
       = help: keep one of them
     a misspelt key
-      error[unknown-key]: `arrival` is no key of a scenario
+      error[unknown-key]: unknown key `arrival` of a scenario
       --> mistake.yaml:3:1
       = help: did you mean `arrivals`?
     a rate of 0
-      error[bad-rate]: `0/s` is no rate: write a number above 0 per second, minute or hour, such as 20/s, 10/m or 100/h
+      error[bad-rate]: `0/s` is not a rate: write a number above 0 per second, minute or hour, such as 20/s, 10/m or 100/h
       --> mistake.yaml:3:36
     a tab
       error[yaml-syntax]: this line is indented with a tab
       --> mistake.yaml:4:1
-      = help: indent with spaces: YAML allows no tabs there
+      = help: indent with spaces; YAML does not allow tabs here
     more than all
-      error[bad-share]: `120%` is no share: write a percentage between 0% and 100%, such as 50%
+      error[bad-share]: `120%` is not a share: write a percentage between 0% and 100%, such as 50%
       --> mistake.yaml:3:49
     a type nobody wants
-      error[unwanted-type]: nobody in the book wants `order.placed`
+      error[unwanted-type]: no service of the book receives `order.placed`
       --> mistake.yaml:3:20
-      = help: known here: `orders.*`
+      = help: expected one of `orders.*`
     phases that overlap
-      error[phases-overlap]: the phase on line 4 lasts until 6m
+      error[phases-overlap]: this phase overlaps that on line 4, which lasts until 6m
       --> mistake.yaml:4:70
-      = help: let one begin when the other has ended
+      = help: start one after the other has ended
     a phase of no length
-      error[out-of-range]: `for` is no time at all
+      error[out-of-range]: `for` must be greater than zero
       --> mistake.yaml:4:54
       = help: such as 10m
     a word as a key
-      error[one-of]: a phase needs one of its kinds
+      error[one-of]: a phase needs a kind
       --> mistake.yaml:4:39
       = help: give exactly one of `is`, `slow`, `fails`, `throttled`
-      error[unknown-key]: `down` is no key of a phase
+      error[unknown-key]: unknown key `down` of a phase
       --> mistake.yaml:4:58
-      = help: known here: `at`, `fails`, `for`, `is`, `slow`, `throttled`
+      = help: expected one of `at`, `fails`, `for`, `is`, `slow`, `throttled`
     a status of success
-      error[out-of-range]: `200` lies outside 300 to 599
+      error[out-of-range]: `200` is out of range: 300 to 599
       --> mistake.yaml:4:65
     a misspelt metric
-      error[bad-expectation]: there is no metric `dead_leters`
+      error[bad-expectation]: unknown metric `dead_leters`
       --> mistake.yaml:3:10
       = help: did you mean `dead_letters`?
     an expectation, no list
-      error[wrong-type]: `drain < 2m` stands here where a list belongs
+      error[wrong-type]: expected a list, got `drain < 2m`
       --> mistake.yaml:3:9
       = help: write [drain < 2m]
     a rule book
-      error[no-scenario]: this is a rule book, and no scenario
+      error[no-scenario]: this is a rule book, not a scenario
       --> mistake.yaml:6:1
-      = help: give the scenario first, and the rule book with --rules
+      = help: pass the scenario first, and the rule book with --rules
     "#);
 }
 

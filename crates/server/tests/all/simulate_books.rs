@@ -199,7 +199,7 @@ fn a_sweep_that_makes_no_book_plays_nothing() {
         ("a key",        "dependencies.warehouse.inflight=5",       "help: did you mean `in_flight`?"),
         ("a section",    "dependency.warehouse.in_flight=5",        "help: did you mean `dependencies`?"),
         ("a name",       "retries.stpes.retries=5",                 "there is no `stpes` under `retry_policies`: did you mean `steps`?"),
-        ("a dependency",   "services.shop.depends_on=depot",         "there is no dependency `depot`"),
+        ("a dependency",   "services.shop.depends_on=depot",         "unknown dependency `depot`"),
         ("too many",     &many,                                     "65 combinations exceed the limit of 64"),
     ];
     for (name, sweep, expected) in cases {

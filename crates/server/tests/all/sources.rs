@@ -99,7 +99,7 @@ fn files_of_a_folder_become_events_and_are_put_away() {
         until_gone(&folder.path(&format!("plain/{name}")));
         let reason = folder.path(&format!("plain/refused/{name}.reason.txt"));
         let reason = fs::read_to_string(reason).expect("it says why");
-        assert!(reason.starts_with("line 1: it is not JSON: "), "{reason}");
+        assert!(reason.starts_with("line 1: not valid JSON: "), "{reason}");
     }
     server.stop().assert_calm();
 }
@@ -181,7 +181,7 @@ alerts: [{ name: behind, when: consumer_lag > 3 by source, severity: warning }]
         let source = source(&server, "in");
         (source["reading"]["state"] == "held").then_some(source)
     });
-    assert_eq!(held["reading"]["why"], "too much waits for the service orders", "{held}");
+    assert_eq!(held["reading"]["why"], "backlog of service orders is full", "{held}");
     let ready = server.get("/readyz").json();
     let degraded = ready["degraded"].as_array().expect("a list");
     assert!(degraded.iter().any(|one| one["what"] == "source-held"), "{ready}");

@@ -19,8 +19,8 @@ fn happenings_line_up() {
     14:30:00.012  delivered        ledger         orders.placed  3c6ef372, attempt 1, 200, took 1.23s
     14:30:01.000  held             a-service-with-a-long-name  orders.placed  3c6ef372, goes on in 1m
     14:30:02.000  dead             billing                     orders.placed  3c6ef372, attempt 4, permanent GONE, gone [2J
-    14:30:03.000  breaker-opened                                              the breaker of mail-api, after 5 failures
-    14:30:04.000  paused           billing                                    its rule says so after this failure
+    14:30:03.000  breaker-opened                                              circuit breaker of mail-api, after 5 failures
+    14:30:04.000  paused           billing                                    paused by its rule after this failure
     23:59:59.999  unrouted                                     todo.done      7
     ");
     assert!(said.starts_with("— following http://127.0.0.1:"), "{said}");
@@ -104,12 +104,12 @@ fn happenings() -> String {
         of(
             "breaker-opened",
             "2025-10-21T14:30:03Z",
-            json!({ "message": "the breaker of mail-api, after 5 failures" }),
+            json!({ "message": "circuit breaker of mail-api, after 5 failures" }),
         ),
         of(
             "paused",
             "2025-10-21T14:30:04Z",
-            json!({ "service": "billing", "message": "its rule says so after this failure" }),
+            json!({ "service": "billing", "message": "paused by its rule after this failure" }),
         ),
         of("unrouted", "2025-10-21T23:59:59.999Z", json!({ "event_id": "7", "event_type": "todo.done" })),
     ]

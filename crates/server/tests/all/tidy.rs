@@ -187,7 +187,7 @@ fn every_rule_book_in_docs_and_examples_can_be_served() {
     let mut problems = Vec::new();
     let mut check = |name: String, book: &str| {
         for problem in check_for(book.as_bytes(), built_in()).problems {
-            if problem.severity == redrive_core::book::problem::Severity::Error {
+            if problem.severity == redrive_core::book::problem::ProblemSeverity::Error {
                 problems.push(format!("{name}: {}: {}", problem.span.position, problem.message));
             }
         }

@@ -123,13 +123,13 @@ fn whoever_is_not_trusted_is_told_nothing() {
     let by_name = url.replace("127.0.0.1", "localhost");
     let plain = url.replace("https://", "http://");
     let distrusted = |url: &str, why: &str| format!("error: the server at {url} is not trusted: {why}\n");
-    let unknown = "its certificate is signed by nobody who is trusted here\n  name the certificate that vouches for it with --ca FILE or REDRIVE_CA, if you know it to be right";
+    let unknown = "its certificate is not signed by a trusted authority\n  name the certificate that vouches for it with --ca FILE or REDRIVE_CA, if you know it to be right";
     let another = "its certificate is not for localhost but for 127.0.0.1\n  reach it by a name that its certificate is for: --server URL";
     #[rustfmt::skip]
     let cases = [
         ("another authority", &url,     "other.pem", 3, distrusted(&url, unknown)),
         ("another name",      &by_name, "ca.pem",    3, distrusted(&by_name, another)),
-        ("no authority",      &url,     "empty.pem", 2, "error: there is no certificate in empty.pem: it should begin with -----BEGIN CERTIFICATE-----\n".to_owned()),
+        ("no authority",      &url,     "empty.pem", 2, "error: no certificate in empty.pem: expected -----BEGIN CERTIFICATE-----\n".to_owned()),
         ("no TLS",            &plain,   "ca.pem",    1, "error: this server speaks TLS here: ask by https://  (BAD_REQUEST, 400)\n".to_owned()),
     ];
     for (name, url, ca, code, said) in cases {
@@ -201,7 +201,7 @@ fn a_new_certificate_is_shown_without_a_restart_and_a_broken_one_is_not() {
     // A key that belongs to nothing, and a certificate cut off in the middle.
     folder.write("key.pem", theirs.pair("127.0.0.1").key_pem());
     let said = server.err.wait_for("certificate refused");
-    let words = "the private key in key.pem does not fit the certificate in cert.pem: the old one stays";
+    let words = "private key in key.pem does not match the certificate in cert.pem: the old one stays";
     assert!(said.contains(words), "{said}");
     let told = listener.heard.wait_for("the new certificate is refused, and the old one stays");
     assert!(told.contains("alert") && told.contains("does not fit"), "{told}");
@@ -241,10 +241,10 @@ fn a_server_does_not_start_with_what_it_could_not_show() {
         ("no key",             &["--tls-cert", "cert.pem"],                               2, "--tls-key <FILE>"),
         ("no certificate",     &["--tls-key", "key.pem"],                                 2, "--tls-cert <FILE>"),
         ("no such file",       &["--tls-cert", "none.pem", "--tls-key", "key.pem"],       2, "could not read none.pem: No such file"),
-        ("an empty file",      &["--tls-cert", "empty.pem", "--tls-key", "key.pem"],      1, "there is no certificate in empty.pem"),
-        ("another's key",      &["--tls-cert", "cert.pem", "--tls-key", "other.pem"],     1, "the private key in other.pem does not fit the certificate in cert.pem"),
-        ("an encrypted key",   &["--tls-cert", "cert.pem", "--tls-key", "encrypted.pem"], 1, "the private key in encrypted.pem is encrypted"),
-        ("no roots",           &["--tls-roots", "empty.pem"],                             1, "there is no certificate in empty.pem"),
+        ("an empty file",      &["--tls-cert", "empty.pem", "--tls-key", "key.pem"],      1, "no certificate in empty.pem"),
+        ("another's key",      &["--tls-cert", "cert.pem", "--tls-key", "other.pem"],     1, "private key in other.pem does not match the certificate in cert.pem"),
+        ("an encrypted key",   &["--tls-cert", "cert.pem", "--tls-key", "encrypted.pem"], 1, "private key in encrypted.pem is encrypted"),
+        ("no roots",           &["--tls-roots", "empty.pem"],                             1, "no certificate in empty.pem"),
         ("no file with roots", &["--tls-roots", "none.pem"],                              2, "could not read none.pem: No such file"),
     ];
     for (name, arguments, code, words) in cases {
@@ -339,7 +339,7 @@ fn targets_are_trusted_by_the_roots_that_were_given() {
     server.accept("orders.placed", "o-1", "");
     let dead = server.until("o-1", "dead");
     assert!(dead.to_string().contains("TLS_FAILURE"), "{dead}");
-    assert!(dead.to_string().contains("its certificate is signed by nobody who is trusted here"), "{dead}");
+    assert!(dead.to_string().contains("its certificate is not signed by a trusted authority"), "{dead}");
     server.stop().assert_calm();
 
     let server = serving("ca.pem");

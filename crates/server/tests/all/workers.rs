@@ -159,7 +159,7 @@ fn nothing_of_a_worker_survives_a_server_that_is_killed() {
     assert_eq!(life, ["started", "failed", "started", "succeeded"]);
     let id = delivery["id"].as_str().expect("an id");
     let why = folder.run(&["why", id, "--server", &format!("http://{}", server.client.address)]).printed();
-    assert!(why.contains("INTERRUPTED") && why.contains("Redrive went down while this attempt ran"), "{why}");
+    assert!(why.contains("INTERRUPTED") && why.contains("Redrive crashed during this attempt"), "{why}");
     server.stop().assert_calm();
 }
 
@@ -193,6 +193,6 @@ fn as_many_workers_run_at_once_as_the_machine_has_cores() {
     let shown = folder.run(&["rules", "worker", "task.given", "--rules", "redrive.yaml"]).printed();
     let line = shown.lines().find(|line| line.trim_start().starts_with("in flight")).expect("it is shown");
     assert_eq!(line.split_whitespace().nth(2), Some(cores.to_string().as_str()), "{line}");
-    assert!(line.ends_with("as many as this machine has cores"), "{line}");
+    assert!(line.ends_with("the number of CPU cores"), "{line}");
     folder.run(&["check", "redrive.yaml"]).printed();
 }

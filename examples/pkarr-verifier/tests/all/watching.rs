@@ -6,7 +6,7 @@ use pkarr_verifier::code::ErrorCode;
 use pkarr_verifier::counters::{Counters, Ended, Monitor};
 use redrive::Book;
 use redrive::core::alerts::AlertState;
-use redrive::core::alerts::notice::Stage;
+use redrive::core::alerts::notice::AlertStage;
 use redrive::core::time::Timestamp;
 use redrive::guard::BreakerState;
 
@@ -98,5 +98,5 @@ fn who_is_told_once_is_told_that_it_is_over() {
         (0..10).for_each(|_| counters.count(Ended { error, retried: false }));
     }
     let to = |stage| ("operators".to_owned(), "high".to_owned(), stage);
-    assert_eq!(told, [to(Stage::Firing), to(Stage::Resolved)]);
+    assert_eq!(told, [to(AlertStage::Firing), to(AlertStage::Resolved)]);
 }

@@ -1,39 +1,39 @@
 //! Alerts in a small world whose figures are set by hand, second by second.
 
 mod catalog;
+mod incidents;
 mod laws;
 mod scope;
 mod silence;
-mod troubles;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::notice::{Notice, Stage, Subject};
-use super::super::sample::{LetterSample, QueueSample, Sample, SourceSample};
-use super::super::trouble::Troubles;
+use super::super::incident::Incidents;
+use super::super::notice::{AlertNotice, AlertStage, AlertSubject};
+use super::super::sample::{AlertSample, LetterSample, QueueSample, SourceSample};
 use super::super::view::AlertState;
-use super::Watch;
+use super::AlertWatch;
 use crate::book::RuleBook;
 use crate::book::connectors::built_in;
 use crate::engine::{DependencyView, QueueName};
-use crate::figures::{Figures, Tally};
+use crate::figures::{AttemptTally, Figures};
 use crate::ids::{ChannelName, DependencyName, ServiceName};
 use crate::limits;
-use crate::policy::breaker::State;
+use crate::policy::breaker::BreakerState;
 use crate::policy::category::Category;
 use crate::time::Timestamp;
 
 /// Everything that alerts look at, set by hand.
 struct World {
     book: RuleBook,
-    watch: Watch,
+    watch: AlertWatch,
     figures: Figures,
     dependencies: Vec<DependencyView>,
     queues: Vec<QueueSample>,
     letters: Vec<LetterSample>,
-    troubles: Troubles,
+    incidents: Incidents,
     sources: Vec<SourceSample>,
     now: Timestamp,
 }
@@ -55,13 +55,13 @@ impl World {
     /// A Monday at noon.
     fn new(text: &str) -> Self {
         let (book, now) = (book(text), "2026-03-02T12:00:00Z".parse().unwrap());
-        let watch = Watch::new(&book, now);
-        let (figures, dependencies, queues, letters, troubles, sources) = Default::default();
-        Self { book, watch, figures, dependencies, queues, letters, troubles, sources, now }
+        let watch = AlertWatch::new(&book, now);
+        let (figures, dependencies, queues, letters, incidents, sources) = Default::default();
+        Self { book, watch, figures, dependencies, queues, letters, incidents, sources, now }
     }
 
     /// The counts of events of a type in a queue.
-    fn tally(&mut self, name: &str, event_type: &str) -> &mut Tally {
+    fn tally(&mut self, name: &str, event_type: &str) -> &mut AttemptTally {
         self.figures.queues.entry(queue(name)).or_default().types.entry(event_type.into()).or_default()
     }
 
@@ -88,7 +88,7 @@ impl World {
         self.queues.iter_mut().find(|queue| queue.name == name).unwrap()
     }
 
-    fn breaker(&mut self, name: &str, state: State) {
+    fn breaker(&mut self, name: &str, state: BreakerState) {
         let name = DependencyName::new(name).unwrap();
         self.dependencies.retain(|dependency| dependency.name != name);
         let view = DependencyView {
@@ -110,11 +110,20 @@ impl World {
     }
 
     /// Looks once, after so many seconds.
-    fn look(&mut self, after_secs: u64) -> Vec<Notice> {
+    fn look(&mut self, after_secs: u64) -> Vec<AlertNotice> {
         self.now = self.now + Duration::from_secs(after_secs);
-        let Self { book, watch, figures, dependencies, queues, letters, troubles, sources, now } = self;
-        let (troubles, letters) = (&*troubles.samples(*now), Some(&**letters));
-        watch.look(&Sample { at: *now, book, figures, dependencies, queues, letters, troubles, sources })
+        let Self { book, watch, figures, dependencies, queues, letters, incidents, sources, now } = self;
+        let (incidents, letters) = (&*incidents.samples(*now), Some(&**letters));
+        watch.evaluate(&AlertSample {
+            at: *now,
+            book,
+            figures,
+            dependencies,
+            queues,
+            letters,
+            incidents,
+            sources,
+        })
     }
 
     /// Looks each second for a while, and says what was told: the second, the stage, to whom, and the summary.
@@ -122,7 +131,7 @@ impl World {
         let told = (1..=secs).flat_map(|second| {
             let notices = self.look(1);
             notices.into_iter().map(move |notice| {
-                let Notice { stage, receiver, summary, .. } = notice;
+                let AlertNotice { stage, receiver, summary, .. } = notice;
                 format!("{second}: {stage:?} {receiver}: {summary}")
             })
         });
@@ -145,11 +154,11 @@ fn an_alert_is_told_once_repeated_and_resolved() {
     world.queue("s").dead = 6;
     assert_eq!(world.told(3_600), ["1: Firing r: many: 6", "1: Firing q: many: 6"]);
     world.queue("s").dead = 7;
-    let expected = ["1: Repeated r: many: 7, for 1h by now", "1: Repeated q: many: 7, for 1h by now"];
+    let expected = ["1: Repeated r: many: 7, firing for 1h", "1: Repeated q: many: 7, firing for 1h"];
     assert_eq!(world.told(100), expected);
     world.queue("s").dead = 0;
     let expected =
-        ["61: Resolved q: many is over after 1h2m40s", "61: Resolved r: many is over after 1h2m40s"];
+        ["61: Resolved q: many resolved after 1h2m40s", "61: Resolved r: many resolved after 1h2m40s"];
     assert_eq!(world.told(4_000), expected);
 }
 
@@ -176,24 +185,24 @@ fn whoever_keeps_a_record_of_each_is_told_all_and_which_have_ended() {
     let text = "alerts: [{ when: dead_letters > 0 by service, name: d, severity: high, to: [am] }]
 receivers: { am: { alertmanager: \"http://am.test/\" } }\n";
     let mut world = World::new(text);
-    let names = |subjects: &[Subject]| subjects.iter().map(|of| of.of.clone()).collect::<BTreeSet<_>>();
+    let names = |subjects: &[AlertSubject]| subjects.iter().map(|of| of.of.clone()).collect::<BTreeSet<_>>();
     for service in 0..30 {
         world.queue(&format!("s{service:02}")).dead = 1 + service;
     }
     let began = world.look(1).remove(0);
     assert_eq!((began.subjects.len(), began.more), (30, 0));
     world.queue("s07").dead = 0;
-    let told: Vec<Notice> = (0..200).flat_map(|_| world.look(1)).collect();
+    let told: Vec<AlertNotice> = (0..200).flat_map(|_| world.look(1)).collect();
     let [part] = told.as_slice() else { panic!("one message, not {told:?}") };
-    assert_eq!((part.stage, part.subjects.len()), (Stage::Firing, 29));
+    assert_eq!((part.stage, part.subjects.len()), (AlertStage::Firing, 29));
     assert_eq!(names(&part.ended), BTreeSet::from(["service=s07".to_owned()]));
     // Then it ends for all.
     for service in 0..30 {
         world.queue(&format!("s{service:02}")).dead = 0;
     }
-    let told: Vec<Notice> = (0..200).flat_map(|_| world.look(1)).collect();
+    let told: Vec<AlertNotice> = (0..200).flat_map(|_| world.look(1)).collect();
     let [over] = told.as_slice() else { panic!("one message, not {told:?}") };
-    assert_eq!((over.stage, names(&over.subjects)), (Stage::Resolved, names(&part.subjects)));
+    assert_eq!((over.stage, names(&over.subjects)), (AlertStage::Resolved, names(&part.subjects)));
 }
 
 #[test]
@@ -248,7 +257,7 @@ receivers: { office: { webhook: \"http://r.test/\", hours: \"Mon-Fri 09:00-17:00
     world.queue("s").dead = 0;
     assert_eq!(world.told(100), [""; 0]);
     world.now = "2026-03-04T08:59:58Z".parse().unwrap();
-    assert_eq!(world.told(5), ["2: Resolved office: d is over after 26h31m"]);
+    assert_eq!(world.told(5), ["2: Resolved office: d resolved after 26h31m"]);
     world.now = "2026-03-04T20:00:00Z".parse().unwrap();
     world.queue("s").dead = 1;
     assert_eq!(world.told(100), [""; 0]);
@@ -272,10 +281,10 @@ receivers:
     let told = world.told(1_802);
     let expected = [
         "1: Firing a: d: 1",
-        "901: Repeated a: d: 1, for 15m by now",
+        "901: Repeated a: d: 1, firing for 15m",
         "901: Firing b: d: 1",
-        "1801: Repeated a: d: 1, for 30m by now",
-        "1801: Repeated b: d: 1, for 30m by now",
+        "1801: Repeated a: d: 1, firing for 30m",
+        "1801: Repeated b: d: 1, firing for 30m",
         "1801: Firing c: d: 1",
     ];
     assert_eq!(told, expected);
@@ -325,7 +334,7 @@ fn a_window_forgets() {
     world.attempts(20, 100);
     assert_eq!(world.told(200), ["1: Firing r: e: 20%"]);
     world.attempts(0, 100);
-    assert_eq!(world.told(100), ["61: Resolved r: e is over after 4m20s"]);
+    assert_eq!(world.told(100), ["61: Resolved r: e resolved after 4m20s"]);
     assert_eq!(world.told(1_000), [""; 0]);
 }
 
@@ -338,14 +347,14 @@ fn views_say_how_things_stand() {
         let subjects: Vec<String> = view.subjects.iter().map(|s| format!("{} {}", s.of, s.value)).collect();
         (view.state, view.value.unwrap_or_default(), subjects, view.told)
     };
-    world.breaker("d", State::Closed { failures: 0 });
+    world.breaker("d", BreakerState::Closed { failures: 0 });
     world.told(1);
     assert_eq!(shown(&world), (AlertState::Quiet, "closed".to_owned(), vec![], 0));
-    world.breaker("d", State::Open { until: world.now });
+    world.breaker("d", BreakerState::Open { until: world.now });
     world.told(100);
     let subjects = vec!["dependency=d open".to_owned()];
     assert_eq!(shown(&world), (AlertState::Pending, "open".to_owned(), subjects.clone(), 0));
-    world.breaker("d", State::HalfOpen { probes_out: 1, successes: 0 });
+    world.breaker("d", BreakerState::HalfOpen { probes_out: 1, successes: 0 });
     world.told(30);
     assert_eq!(shown(&world), (AlertState::Firing, "open".to_owned(), subjects, 1));
 }
@@ -358,14 +367,14 @@ fn a_breaker_that_has_closed_again_is_not_called_open() {
     let trips = |world: &mut World, trips: u64| {
         world.figures.dependencies.entry(DependencyName::new("d").unwrap()).or_default().trips = trips;
     };
-    world.breaker("d", State::Closed { failures: 0 });
+    world.breaker("d", BreakerState::Closed { failures: 0 });
     trips(&mut world, 0);
     world.told(1);
     assert_eq!(shown(&world), "closed");
     trips(&mut world, 1);
     world.told(1);
     assert_eq!(shown(&world), "opened within 1m");
-    world.breaker("d", State::Open { until: world.now });
+    world.breaker("d", BreakerState::Open { until: world.now });
     world.told(1);
     assert_eq!(shown(&world), "open");
 }
@@ -383,7 +392,7 @@ fn another_book_keeps_what_stays_and_ends_what_goes() {
         world.watch.change(&world.book);
     };
     change(&mut world, &alerts("{ when: dead_letters > 0, name: d, severity: high, to: [r] }"));
-    assert_eq!(world.told(10), ["1: Resolved r: e is over after 10s"]);
+    assert_eq!(world.told(10), ["1: Resolved r: e resolved after 10s"]);
     // What is new counts from when it came.
     change(
         &mut world,
@@ -394,9 +403,9 @@ fn another_book_keeps_what_stays_and_ends_what_goes() {
     assert_eq!(world.told(10), [""; 0]);
     world.attempts(30, 100);
     assert_eq!(world.told(10), ["1: Firing r: e: 30%"]);
-    // Another limit is another condition, and the same trouble.
+    // Another limit is another condition, and the same incident.
     change(&mut world, &alerts("{ when: dead_letters > 9, name: d, severity: high, to: [r] }"));
-    let expected = ["1: Resolved r: d is over after 40s", "1: Resolved r: e is over after 10s"];
+    let expected = ["1: Resolved r: d resolved after 40s", "1: Resolved r: e resolved after 10s"];
     assert_eq!(world.told(10), expected);
 }
 
@@ -410,7 +419,7 @@ fn a_restart_neither_repeats_nor_forgets() {
     world.attempts(20, 100);
     assert_eq!(world.told(30), ["1: Firing r: d: 1"]);
     let saved = serde_json::to_string(&world.watch.save()).unwrap();
-    world.watch = Watch::new(&world.book, world.now);
+    world.watch = AlertWatch::new(&world.book, world.now);
     world.watch.restore(serde_json::from_str(&saved).unwrap());
     world.figures = Figures::default();
     assert_eq!(world.told(200), ["31: Firing r: e: 20%"], "what was pending goes on");
@@ -418,7 +427,7 @@ fn a_restart_neither_repeats_nor_forgets() {
     let saved = serde_json::to_string(&world.watch.save()).unwrap();
     // The other process has a book without either.
     world.book = book(RECEIVERS);
-    world.watch = Watch::new(&world.book, world.now);
+    world.watch = AlertWatch::new(&world.book, world.now);
     world.watch.restore(serde_json::from_str(&saved).unwrap());
     let told: Vec<String> = world.told(100).iter().map(|line| line.chars().take(16).collect()).collect();
     assert_eq!(told, ["1: Resolved r: d", "1: Resolved r: e"]);

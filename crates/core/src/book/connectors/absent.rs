@@ -1,46 +1,58 @@
-//! Connectors whose code a build does not have: each keeps a row with its name, so that a book that uses it is
-//! read, can be simulated, and is refused where it is to be served.
+//! Connectors missing from this build: each keeps a row, so that a book that uses it can be read and simulated;
+//! serving it is refused.
 
 use std::sync::Arc;
 
-use super::{AddressUse, Connector, Edge, Presence, Profile, Reader, Settings, Speech};
-use crate::book::schema::Type;
-use crate::book::yaml::Node;
-use crate::policy::catalog::Kind;
+use super::{
+    AddressUse, Availability, CallProtocol, Connector, ConnectorSettings, Edge, Profile, SettingsReader,
+};
+use crate::book::schema::ValueType;
+use crate::book::yaml::YamlNode;
+use crate::policy::catalog::DependencyKind;
 use crate::text::hide_passwords;
 
-/// The row of a connector that this build does not have; whatever stands under its key is taken.
+/// Accepts any value under its key.
 #[must_use]
-pub const fn absent(edge: Edge, name: &'static str, presence: Presence, about: &'static str) -> Connector {
-    Connector { presence, ..Connector::new(edge, name, Type::Any, about, read) }
+pub const fn absent(
+    edge: Edge,
+    name: &'static str,
+    presence: Availability,
+    about: &'static str,
+) -> Connector {
+    Connector { presence, ..Connector::new(edge, name, ValueType::Any, about, read) }
 }
 
 #[rustfmt::skip]
 pub(super) static PLANNED: [Connector; 11] = [
     Connector { address: AddressUse::Secret,
-        ..target("ntfy",     Kind::Ntfy,       Speech::Http,    "The address of an ntfy topic. Not available in this version.") },
-    target("smtp",           Kind::Smtp,       Speech::Broker,  "The address that mail is sent to. Not available in this version."),
-    target("kafka",          Kind::Kafka,      Speech::Broker,  "A Kafka topic. Not available in this version."),
-    target("redis-stream",   Kind::Redis,      Speech::Broker,  "A Redis stream. Not available in this version."),
-    target("sqs",            Kind::Sqs,        Speech::HttpApi, "The address of an SQS queue. Not available in this version."),
-    target("service-bus",    Kind::ServiceBus, Speech::HttpApi, "A Service Bus queue or topic. Not available in this version."),
-    planned(Edge::Source, "kafka",        Kind::Kafka,      "Kafka topics. Not available in this version."),
-    planned(Edge::Source, "redis-stream", Kind::Redis,      "A Redis stream. Not available in this version."),
-    planned(Edge::Source, "sqs",          Kind::Sqs,        "An SQS queue. Not available in this version."),
-    planned(Edge::Source, "service-bus",  Kind::ServiceBus, "A Service Bus queue. Not available in this version."),
-    planned(Edge::Secret, "key-vault",    Kind::KeyVault,   "The address of a secret in Key Vault. Not available in this version."),
+        ..target("ntfy",     DependencyKind::Ntfy,       CallProtocol::Http,    "The address of an ntfy topic. Not available in this version.") },
+    target("smtp",           DependencyKind::Smtp,       CallProtocol::Broker,  "The address that mail is sent to. Not available in this version."),
+    target("kafka",          DependencyKind::Kafka,      CallProtocol::Broker,  "A Kafka topic. Not available in this version."),
+    target("redis-stream",   DependencyKind::Redis,      CallProtocol::Broker,  "A Redis stream. Not available in this version."),
+    target("sqs",            DependencyKind::Sqs,        CallProtocol::HttpApi, "The address of an SQS queue. Not available in this version."),
+    target("service-bus",    DependencyKind::ServiceBus, CallProtocol::HttpApi, "A Service Bus queue or topic. Not available in this version."),
+    planned(Edge::Source, "kafka",        DependencyKind::Kafka,      "Kafka topics. Not available in this version."),
+    planned(Edge::Source, "redis-stream", DependencyKind::Redis,      "A Redis stream. Not available in this version."),
+    planned(Edge::Source, "sqs",          DependencyKind::Sqs,        "An SQS queue. Not available in this version."),
+    planned(Edge::Source, "service-bus",  DependencyKind::ServiceBus, "A Service Bus queue. Not available in this version."),
+    planned(Edge::Secret, "key-vault",    DependencyKind::KeyVault,   "The address of a secret in Key Vault. Not available in this version."),
 ];
 
-const fn target(name: &'static str, kind: Kind, speech: Speech, about: &'static str) -> Connector {
+const fn target(
+    name: &'static str,
+    kind: DependencyKind,
+    speech: CallProtocol,
+    about: &'static str,
+) -> Connector {
     Connector { speech, ..planned(Edge::Target, name, kind, about) }
 }
 
-const fn planned(edge: Edge, name: &'static str, kind: Kind, about: &'static str) -> Connector {
-    Connector { dependency: Some(kind), ..absent(edge, name, Presence::Planned, about) }
+const fn planned(edge: Edge, name: &'static str, kind: DependencyKind, about: &'static str) -> Connector {
+    Connector { dependency: Some(kind), ..absent(edge, name, Availability::Planned, about) }
 }
 
-/// All texts under the key, any of which may be an address.
-fn read(from: &mut Reader<'_>) -> Option<(Arc<dyn Settings>, Profile)> {
+/// Collects all texts under the key, since any of them may be an address.
+fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Profile)> {
     let mut texts = Vec::new();
     collect(from.own()?, &mut texts);
     let profile = Profile {
@@ -51,7 +63,7 @@ fn read(from: &mut Reader<'_>) -> Option<(Arc<dyn Settings>, Profile)> {
     Some((Arc::new(texts), profile))
 }
 
-fn collect(node: &Node, texts: &mut Vec<String>) {
+fn collect(node: &YamlNode, texts: &mut Vec<String>) {
     texts.extend(node.text().map(str::to_owned));
     let values = node.entries().iter().map(|(_, value)| value);
     values.chain(node.items()).for_each(|node| collect(node, texts));

@@ -1,56 +1,46 @@
-//! Receivers of alerts by mail.
+//! Alert receivers by mail.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::notify::SECRET;
 use super::reader::NETWORK;
-use super::{Connector, Edge, Profile, Reader, Settings};
+use super::{Connector, ConnectorSettings, Edge, Profile, SettingsReader};
 use crate::book::model::Network;
-use crate::book::schema::{Type, key};
-use crate::policy::catalog::Kind;
+use crate::book::schema::{ValueType, key};
+use crate::policy::catalog::DependencyKind;
 
-/// The connector.
 pub static RECEIVER: Connector = Connector {
     beside: &[
         key(
             "smtp",
-            Type::MailServer,
-            "With `email`, and needed there: the mail server, `smtp://user@host:587` (STARTTLS, except on this machine) or `smtps://user@host`; the password is the `secret`.",
+            ValueType::MailServer,
+            "With `email`, required: the mail server, `smtp://user@host:587` (STARTTLS, except on this machine) or `smtps://user@host`; the password is the `secret`.",
         ),
-        key(
-            "from",
-            Type::MailAddress,
-            "With `email`: the address that mail comes from (default: where it goes).",
-        ),
+        key("from", ValueType::MailAddress, "With `email`: the sender's address (default: the recipient's)."),
         NETWORK,
         SECRET,
     ],
-    dependency: Some(Kind::Smtp),
-    // Mail servers take their time.
+    dependency: Some(DependencyKind::Smtp),
+    // Mail servers are slow.
     timeout: Some(Duration::from_secs(30)),
-    ..Connector::new(Edge::Receiver, "email", Type::MailAddress, "A mail address.", read)
+    ..Connector::new(Edge::Receiver, "email", ValueType::MailAddress, "A mail address.", read)
 };
 
-/// Its settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Email {
-    /// The mail address.
+pub struct EmailSettings {
     pub to: String,
-    /// The address that mail comes from; that of the mailbox unless the book says otherwise.
+    /// Defaults to the recipient's address.
     pub from: String,
-    /// The server that takes it.
     pub smtp: Smtp,
-    /// What the server's name may resolve to.
     pub network: Network,
-    /// The secret that is the password.
     pub secret: Option<String>,
 }
 
-fn read(from: &mut Reader<'_>) -> Option<(Arc<dyn Settings>, Profile)> {
+fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Profile)> {
     let to = from.own_text()?;
     if from.node("smtp").is_none() {
-        let message = "a receiver with `email` needs `smtp`, the server that takes the mail";
+        let message = "an `email` receiver needs `smtp`";
         let help = "`smtp`: such as smtp://user@mail.example.com:587 or smtps://mail.example.com";
         from.error("smtp", "missing-key", message, help);
     }
@@ -58,13 +48,13 @@ fn read(from: &mut Reader<'_>) -> Option<(Arc<dyn Settings>, Profile)> {
     let secret = from.text("secret");
     match (&smtp.user, &secret) {
         (Some(user), None) => {
-            let message = format!("`{user}` logs in to this mail server, and there is no password");
-            let help = "name the password with `secret`, or leave the user out of the address";
+            let message = format!("user `{user}` of this mail server has no password");
+            let help = "add `secret` with the password, or remove the user from the address";
             from.error("smtp", "missing-key", message, help);
         }
         (None, Some(_)) => {
-            let message = "this is a password for the mail server, and the address names no user";
-            let help = "write the user before the host, as in smtp://user@host:587, or leave `secret` out";
+            let message = "`secret` is set but the mail server address has no user";
+            let help = "add the user, as in smtp://user@host:587, or remove `secret`";
             from.error("secret", "excluded-key", message, help);
         }
         (Some(_), Some(_)) | (None, None) => {}
@@ -77,53 +67,42 @@ fn read(from: &mut Reader<'_>) -> Option<(Arc<dyn Settings>, Profile)> {
         ..Profile::default()
     };
     let from = from.text("from").unwrap_or_else(|| to.clone());
-    Some((Arc::new(Email { to, from, smtp, network, secret }), profile))
+    Some((Arc::new(EmailSettings { to, from, smtp, network, secret }), profile))
 }
 
-/// A mail server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Smtp {
-    /// How the connection is kept private.
     pub privacy: SmtpPrivacy,
-    /// The user to log in with; no login without it.
+    /// No login without a user.
     pub user: Option<String>,
-    /// The host.
     pub host: String,
-    /// The port.
     pub port: u16,
 }
 
-/// How the connection to a mail server is kept private.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SmtpPrivacy {
-    /// It must become TLS before anything is said (`smtp://`).
+    /// Upgraded to TLS before anything is sent (`smtp://`).
     StartTls,
-    /// It is TLS from the first byte (`smtps://`).
+    /// TLS from the first byte (`smtps://`).
     Tls,
-    /// It is not, since it does not leave the machine (`smtp://` to a loopback address).
+    /// Plain, to a loopback address only (`smtp://`).
     Loopback,
 }
 
-/// Why a text is no address of a mail server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSmtp {
-    /// Not of that form.
-    #[error("`{text}` is no mail server")]
-    Form {
-        /// What was written.
-        text: String,
-    },
-    /// A password stands in it.
-    #[error("a password stands in this address, and goes wherever the book goes")]
+    #[error("invalid mail server address `{text}`")]
+    Form { text: String },
+    #[error("the address contains a password; use `secret` instead")]
     Password,
 }
 
 impl Smtp {
-    /// Reads `smtp://user@host:587` or `smtps://user@host:465`.
+    /// Accepts `smtp://user@host:587` and `smtps://user@host:465`.
     pub fn parse(text: &str) -> Result<Self, InvalidSmtp> {
         let form = || InvalidSmtp::Form { text: text.to_owned() };
         let (scheme, rest) = text.split_once("://").ok_or_else(form)?;
-        // A user may be a mail address of its own.
+        // The user may contain an `@`.
         let (user, place) = rest.rsplit_once('@').map_or((None, rest), |(user, place)| (Some(user), place));
         if user.is_some_and(|user| user.contains(':')) {
             return Err(InvalidSmtp::Password);
@@ -149,7 +128,7 @@ impl Smtp {
     }
 }
 
-/// Host and port; an IPv6 address stands in brackets.
+/// An IPv6 address is in brackets.
 fn split_port(place: &str) -> Option<(&str, Option<&str>)> {
     if let Some(rest) = place.strip_prefix('[') {
         let (host, after) = rest.split_once(']')?;

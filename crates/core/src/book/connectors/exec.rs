@@ -4,115 +4,104 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Connector, Edge, Profile, Reader, Run, Settings, Speech};
+use super::{CallProtocol, Connector, ConnectorSettings, Edge, Profile, ProgramRun, SettingsReader};
 use crate::book::pattern::EventPattern;
-use crate::book::schema::{Type, key};
+use crate::book::schema::{ValueType, key};
 use crate::engine::worker;
-use crate::policy::catalog::Kind;
+use crate::policy::catalog::DependencyKind;
 
-/// The connector.
 pub static TARGET: Connector = Connector {
     beside: &[
         key(
             "format",
-            Type::Word(&["structured", "data"]),
+            ValueType::Word(&["structured", "data"]),
             "With `exec`: `structured` puts the whole event on standard input as JSON (the default), `data` its data alone.",
         ),
         key(
             "time_limit",
-            Type::Duration,
+            ValueType::Duration,
             "With `exec`: how long a run may take (default 30m); a `timeout` of the row wins, one of the defaults does not apply.",
         ),
-        key("spawn_limit", Type::Duration, "With `exec`: how long starting may take (default 60s)."),
+        key("spawn_limit", ValueType::Duration, "With `exec`: how long starting may take (default 60s)."),
         key(
             "on_timeout",
-            Type::ListOf(&Type::Text),
+            ValueType::ListOf(&ValueType::Text),
             "With `exec`: a command that cancels what runs elsewhere, or one address that is posted to.",
         ),
-        key("output", Type::Text, "With `exec`: the event type of the results."),
+        key("output", ValueType::Text, "With `exec`: the event type of the results."),
         key(
             "grace",
-            Type::Duration,
-            "With `exec`: how long a run has to end by itself when it is asked to, before it is killed (default 10s).",
+            ValueType::Duration,
+            "With `exec`: how long a run may take to exit after it is asked to, before it is killed (default 10s).",
         ),
         key(
             "memory",
-            Type::Size,
+            ValueType::Size,
             "With `exec`: the memory that all processes of a run may have together (default: no limit).",
         ),
         key(
             "output_max",
-            Type::Size,
+            ValueType::Size,
             "With `exec`: how much is kept of what a run prints (default 64KiB); the middle of more is left out.",
         ),
-        key("folder", Type::Text, "With `exec`: the folder to run in (default: the server's)."),
-        key("env", Type::MapOf(&Type::Text), "With `exec`: variables of the program's environment."),
+        key("folder", ValueType::Text, "With `exec`: the folder to run in (default: the server's)."),
+        key(
+            "env",
+            ValueType::MapOf(&ValueType::Text),
+            "With `exec`: variables of the program's environment.",
+        ),
         key(
             "inherit",
-            Type::ListOf(&Type::Text),
+            ValueType::ListOf(&ValueType::Text),
             "With `exec`: variables of the server's own environment that the program gets, beside PATH, HOME, LANG, TZ and the like.",
         ),
     ],
-    dependency: Some(Kind::Process),
-    speech: Speech::Process,
+    dependency: Some(DependencyKind::Process),
+    speech: CallProtocol::Process,
     ..Connector::new(
         Edge::Target,
         "exec",
-        Type::ListOf(&Type::Text),
+        ValueType::ListOf(&ValueType::Text),
         "A program and its arguments; the event comes on standard input.",
         read,
     )
 };
 
-/// Its settings.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Exec {
-    /// The program and its arguments.
+pub struct ExecSettings {
     pub command: Vec<String>,
-    /// What it gets on standard input.
-    pub input: Input,
-    /// How long starting may take.
+    pub input: ExecInput,
     pub spawn_limit: Option<Duration>,
-    /// What cancels it elsewhere.
     pub on_timeout: Vec<String>,
-    /// The event type of results.
     pub output: Option<String>,
-    /// How long it has to end when it is asked to.
+    /// Time to exit after a request to stop.
     pub grace: Option<Duration>,
-    /// The memory that a run may have, in bytes.
     pub memory_bytes: Option<u64>,
-    /// How much is kept of what it prints, in bytes.
     pub output_bytes_max: Option<u64>,
-    /// The folder to run in.
     pub folder: Option<String>,
-    /// Variables of its environment.
     pub env: BTreeMap<String, String>,
-    /// Variables that it inherits.
     pub inherit: Vec<String>,
 }
 
-/// What a program gets on its standard input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Input {
-    /// The whole event as JSON.
+pub enum ExecInput {
     Structured,
-    /// Its data alone.
     Data,
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "other connectors may have no settings to give")]
-fn read(from: &mut Reader<'_>) -> Option<(Arc<dyn Settings>, Profile)> {
+fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Profile)> {
     let output = from.text("output");
     let is_type = |text: &String| {
         *text != worker::LIFECYCLE && EventPattern::parse(text).is_ok_and(|pattern| pattern.is_exact())
     };
     if let Some(output) = output.as_ref().filter(|output| !is_type(output)) {
-        let message = format!("`{output}` cannot be the type of results");
-        from.error("output", "bad-event-type", message, "name a type of their own, such as `worker.result`");
+        let message = format!("invalid event type `{output}` for results");
+        from.error("output", "bad-event-type", message, "use a separate type such as `worker.result`");
     }
-    let settings = Exec {
+    let settings = ExecSettings {
         command: from.texts("exec"),
-        input: if from.says("format", "data") { Input::Data } else { Input::Structured },
+        input: if from.says("format", "data") { ExecInput::Data } else { ExecInput::Structured },
         spawn_limit: from.duration("spawn_limit"),
         on_timeout: from.texts("on_timeout"),
         output,
@@ -123,7 +112,7 @@ fn read(from: &mut Reader<'_>) -> Option<(Arc<dyn Settings>, Profile)> {
         env: from.map("env"),
         inherit: from.texts("inherit"),
     };
-    let run = Run { time_limit: from.duration_at("time_limit"), output: settings.output.clone() };
+    let run = ProgramRun { time_limit: from.duration_at("time_limit"), output: settings.output.clone() };
     let profile = Profile { shown: settings.command.join(" "), run: Some(run), ..Profile::default() };
     Some((Arc::new(settings), profile))
 }

@@ -3,74 +3,68 @@
 use std::sync::Arc;
 
 use super::reader::NETWORK;
-use super::{Batch, Connector, Edge, Profile, Reader, Settings, Speech};
+use super::{BatchLimit, CallProtocol, Connector, ConnectorSettings, Edge, Profile, SettingsReader};
 use crate::book::model::Network;
-use crate::book::schema::{Field, Named, Type, key};
+use crate::book::schema::{KeySchema, NameKind, ValueType, key};
 use crate::limits;
-use crate::policy::catalog::Kind;
+use crate::policy::catalog::DependencyKind;
 use crate::text::hide_passwords;
 
-/// The connector.
 pub static TARGET: Connector = Connector {
     beside: &[
         key(
             "format",
-            Type::Word(&["binary", "batch", "structured"]),
+            ValueType::Word(&["binary", "batch", "structured"]),
             "With `http`: the CloudEvents form (default binary).",
         ),
         key(
             "batch_max",
-            Type::Count { min: 1, max: limits::BATCH_EVENTS_MAX as u64 },
+            ValueType::Count { min: 1, max: limits::BATCH_EVENTS_MAX as u64 },
             "With `format: batch`: the most deliveries in one call (default 10).",
         ),
-        key("secret", Type::Name(Named::Secret), "With `http`: signs each call by Standard Webhooks."),
-        Field {
-            about: "With `http`: `private` lets the name resolve to addresses of this machine and of private networks (default public); an address written as such needs no leave.",
+        key(
+            "secret",
+            ValueType::Name(NameKind::Secret),
+            "With `http`: signs each call by Standard Webhooks.",
+        ),
+        KeySchema {
+            about: "With `http`: `private` lets the name resolve to addresses of this machine and of private networks (default public); a literal address needs no permission.",
             ..NETWORK
         },
     ],
-    dependency: Some(Kind::Webhook),
-    speech: Speech::Http,
-    ..Connector::new(Edge::Target, "http", Type::Url, "The address that events are posted to.", read)
+    dependency: Some(DependencyKind::Webhook),
+    speech: CallProtocol::Http,
+    ..Connector::new(Edge::Target, "http", ValueType::Url, "The address that events are posted to.", read)
 };
 
-/// Its settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Http {
-    /// Where events are posted to.
+pub struct HttpSettings {
     pub address: String,
-    /// The form of calls.
-    pub form: Form,
-    /// The secret that calls are signed with.
+    pub form: HttpFormat,
     pub secret: Option<String>,
-    /// What the name in the address may resolve to.
     pub network: Network,
 }
 
-/// The CloudEvents form of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Form {
-    /// Attributes in headers, data as the body.
+pub enum HttpFormat {
     #[default]
     Binary,
-    /// One event as JSON.
     Structured,
-    /// Several events as a JSON list.
     Batch,
 }
 
-fn read(from: &mut Reader<'_>) -> Option<(Arc<dyn Settings>, Profile)> {
+fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Profile)> {
     let form = match from.text("format").as_deref() {
-        Some("structured") => Form::Structured,
-        Some("batch") => Form::Batch,
-        _ => Form::Binary,
+        Some("structured") => HttpFormat::Structured,
+        Some("batch") => HttpFormat::Batch,
+        _ => HttpFormat::Binary,
     };
-    if form != Form::Batch {
-        from.exclude(&["batch_max"], "it belongs to `format: batch`");
+    if form != HttpFormat::Batch {
+        from.exclude(&["batch_max"], "it needs `format: batch`");
     }
     let address = from.own_text()?;
     let stated = from.count_at("batch_max");
-    let batch = Batch {
+    let batch = BatchLimit {
         max: stated.as_ref().map_or(limits::BATCH_DELIVERIES_DEFAULT, |at| at.value),
         stated_at: stated.map(|at| at.span),
     };
@@ -80,8 +74,8 @@ fn read(from: &mut Reader<'_>) -> Option<(Arc<dyn Settings>, Profile)> {
         addresses: vec![address.clone()],
         network: Some(network),
         secrets: secret.iter().cloned().collect(),
-        batch: (form == Form::Batch).then_some(batch),
+        batch: (form == HttpFormat::Batch).then_some(batch),
         run: None,
     };
-    Some((Arc::new(Http { address, form, secret, network }), profile))
+    Some((Arc::new(HttpSettings { address, form, secret, network }), profile))
 }

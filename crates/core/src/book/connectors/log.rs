@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use super::{Connector, Edge, Endpoint, Profile};
-use crate::book::schema::Type;
+use crate::book::schema::ValueType;
 
-/// The connector; it has no settings.
 pub static TARGET: Connector = Connector::new(
     Edge::Target,
     "log",
-    Type::Word(&["stdout"]),
-    "Prints each event; for first steps.",
+    ValueType::Word(&["stdout"]),
+    "Prints each event on standard output.",
     |_| Some((Arc::new(()), profile())),
 );
 

@@ -1,25 +1,25 @@
-//! Receivers of alerts that are posted to: ntfy, any webhook, Slack and Alertmanager.
+//! Alert receivers by HTTP: ntfy, webhook, Slack and Alertmanager.
 
 use std::sync::Arc;
 
 use super::reader::NETWORK;
-use super::{AddressUse, Connector, Detail, Edge, Profile, Reader, Settings, Speech};
+use super::{
+    AddressUse, CallProtocol, Connector, ConnectorSettings, Edge, NoticeDetail, Profile, SettingsReader,
+};
 use crate::book::model::Network;
-use crate::book::schema::{Field, Named, Type, key};
-use crate::policy::catalog::Kind;
+use crate::book::schema::{KeySchema, NameKind, ValueType, key};
+use crate::policy::catalog::DependencyKind;
 
-/// An ntfy topic.
 pub static NTFY: Connector = Connector {
-    dependency: Some(Kind::Ntfy),
+    dependency: Some(DependencyKind::Ntfy),
     address: AddressUse::Secret,
     ..receiver("ntfy", "The address of an ntfy topic.")
 };
 
-/// An address that notices are posted to.
 pub static WEBHOOK: Connector =
     Connector { address: AddressUse::Secret, ..receiver("webhook", "An address that alerts are posted to.") };
 
-/// A Slack-compatible webhook, whose address is the secret.
+/// The address itself is the secret.
 pub static SLACK: Connector = Connector {
     beside: &[NETWORK],
     address: AddressUse::Secret,
@@ -27,37 +27,36 @@ pub static SLACK: Connector = Connector {
     ..receiver("slack", "A Slack-compatible webhook.")
 };
 
-/// An Alertmanager, which keeps a record of each thing.
 pub static ALERTMANAGER: Connector =
-    Connector { detail: Detail::Each, ..receiver("alertmanager", "The address of an Alertmanager.") };
+    Connector { detail: NoticeDetail::Each, ..receiver("alertmanager", "The address of an Alertmanager.") };
 
 const fn receiver(name: &'static str, about: &'static str) -> Connector {
     Connector {
         beside: &[NETWORK, SECRET],
-        dependency: Some(Kind::Webhook),
-        speech: Speech::Http,
-        ..Connector::new(Edge::Receiver, name, Type::Url, about, |from| read(from, without_user))
+        dependency: Some(DependencyKind::Webhook),
+        speech: CallProtocol::Http,
+        ..Connector::new(Edge::Receiver, name, ValueType::Url, about, |from| read(from, without_user))
     }
 }
 
-pub(super) const SECRET: Field = key(
+pub(super) const SECRET: KeySchema = key(
     "secret",
-    Type::Name(Named::Secret),
-    "Shows who we are: with `webhook` calls are signed by Standard Webhooks, with `email` it is the password, with `ntfy` and `alertmanager` a bearer token; not with `slack`, whose address is the secret.",
+    ValueType::Name(NameKind::Secret),
+    "Authenticates Redrive: with `webhook` calls are signed by Standard Webhooks, with `email` it is the password, with `ntfy` and `alertmanager` a bearer token; not with `slack`, whose address is the secret.",
 );
 
-/// The settings of a receiver that is posted to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Posted {
-    /// Where notices are posted to.
+pub struct NotifySettings {
     pub address: String,
-    /// What the name in the address may resolve to.
     pub network: Network,
-    /// The secret that calls are signed with, or the bearer token.
+    /// Signing secret, or bearer token.
     pub secret: Option<String>,
 }
 
-fn read(from: &mut Reader<'_>, show: fn(&str) -> String) -> Option<(Arc<dyn Settings>, Profile)> {
+fn read(
+    from: &mut SettingsReader<'_>,
+    show: fn(&str) -> String,
+) -> Option<(Arc<dyn ConnectorSettings>, Profile)> {
     let address = from.own_text()?;
     let (network, secret) = (from.network(), from.text("secret"));
     let profile = Profile {
@@ -67,7 +66,7 @@ fn read(from: &mut Reader<'_>, show: fn(&str) -> String) -> Option<(Arc<dyn Sett
         secrets: secret.iter().cloned().collect(),
         ..Profile::default()
     };
-    Some((Arc::new(Posted { address, network, secret }), profile))
+    Some((Arc::new(NotifySettings { address, network, secret }), profile))
 }
 
 /// The path of such an address is a credential.
@@ -83,7 +82,7 @@ fn without_user(address: &str) -> String {
     let place_ends = rest.find('/').unwrap_or(rest.len());
     let place = &rest[..place_ends];
     let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
-    // What follows a question mark may be a token.
+    // The query may contain a token.
     let path = rest[place_ends..].split('?').next().unwrap_or_default();
     format!("{scheme}://{place}{path}")
 }

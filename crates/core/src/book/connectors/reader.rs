@@ -1,119 +1,108 @@
-//! What a connector reads its settings from: the map of the book where its key stands.
+//! Reads a connector's settings from its map in the book.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Connector;
-use crate::book::lower;
 use crate::book::model::{At, Network};
-use crate::book::problem::{Problems, Span};
-use crate::book::schema::{Field, Type, key};
-use crate::book::yaml::Node;
+use crate::book::parse;
+use crate::book::problem::{BookSpan, Problems};
+use crate::book::schema::{KeySchema, ValueType, key};
+use crate::book::yaml::YamlNode;
 use crate::text;
 
-/// The map where a connector's key stands. What does not fit the schema was reported before, and reads as if it
-/// were not there.
-pub struct Reader<'a> {
+/// The map that contains the connector's key. Values that do not fit the schema were reported before and read
+/// as absent.
+pub struct SettingsReader<'a> {
     pub(super) connector: &'static Connector,
-    pub(super) node: &'a Node,
-    pub(super) place: Span,
+    pub(super) node: &'a YamlNode,
+    pub(super) place: BookSpan,
     pub(super) problems: &'a mut Problems,
 }
 
-impl<'a> Reader<'a> {
-    /// What stands under the connector's own key.
+impl<'a> SettingsReader<'a> {
+    /// The value of the connector's own key.
     #[must_use]
-    pub fn own(&self) -> Option<&'a Node> {
+    pub fn own(&self) -> Option<&'a YamlNode> {
         self.node.get(self.connector.key())
     }
 
-    /// The same as a text.
     #[must_use]
     pub fn own_text(&self) -> Option<String> {
         self.text(self.connector.key())
     }
 
-    /// A reader of the map under the connector's own key.
     #[must_use]
-    pub fn inner(&mut self) -> Option<Reader<'_>> {
+    pub fn inner(&mut self) -> Option<SettingsReader<'_>> {
         let node = self.own()?;
-        Some(Reader { connector: self.connector, node, place: self.place, problems: self.problems })
+        Some(SettingsReader { connector: self.connector, node, place: self.place, problems: self.problems })
     }
 
-    /// The value of a key.
     #[must_use]
-    pub fn node(&self, key: &str) -> Option<&'a Node> {
+    pub fn node(&self, key: &str) -> Option<&'a YamlNode> {
         self.node.get(key)
     }
 
-    /// A text.
     #[must_use]
     pub fn text(&self, key: &str) -> Option<String> {
-        lower::text_of(self.node, key)
+        parse::text_of(self.node, key)
     }
 
-    /// Whether a key has that word.
     #[must_use]
     pub fn says(&self, key: &str, word: &str) -> bool {
-        self.node.get(key).and_then(Node::text) == Some(word)
+        self.node.get(key).and_then(YamlNode::text) == Some(word)
     }
 
-    /// A list of texts; empty without the key.
+    /// Empty without the key.
     #[must_use]
     pub fn texts(&self, key: &str) -> Vec<String> {
-        self.node.get(key).map(lower::texts).unwrap_or_default()
+        self.node.get(key).map(parse::texts).unwrap_or_default()
     }
 
-    /// A map of texts; empty without the key.
     #[must_use]
     pub fn map(&self, key: &str) -> BTreeMap<String, String> {
-        let entries = self.node.get(key).map(Node::entries).unwrap_or_default();
+        let entries = self.node.get(key).map(YamlNode::entries).unwrap_or_default();
         let pairs = entries.iter().filter_map(|(key, value)| Some((key.text()?, value.text()?)));
         pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
     }
 
-    /// A duration and where it stands.
+    /// With its position.
     #[must_use]
     pub fn duration_at(&self, key: &str) -> Option<At<Duration>> {
-        lower::duration_at(self.node, key)
+        parse::duration_at(self.node, key)
     }
 
-    /// A duration.
     #[must_use]
     pub fn duration(&self, key: &str) -> Option<Duration> {
         self.duration_at(key).map(|at| at.value)
     }
 
-    /// A whole number and where it stands.
     #[must_use]
     pub fn count_at(&self, key: &str) -> Option<At<u32>> {
-        lower::count_at(self.node, key)
+        parse::count_at(self.node, key)
     }
 
-    /// A size in bytes.
     #[must_use]
     pub fn size(&self, key: &str) -> Option<u64> {
         text::parse_size(self.node.get(key)?.text()?).ok()
     }
 
-    /// A rate.
     #[must_use]
     pub fn rate(&self, key: &str) -> Option<text::Rate> {
-        lower::rate_at(self.node, key).map(|at| at.value)
+        parse::rate_at(self.node, key).map(|at| at.value)
     }
 
-    /// What a name may resolve to, by the key `network`.
     #[must_use]
     pub fn network(&self) -> Network {
         if self.says(NETWORK.key, "private") { Network::Private } else { Network::Public }
     }
 
-    /// Reports keys that were given though another key rules them out.
+    /// Reports keys that another key excludes.
     pub fn exclude(&mut self, keys: &[&str], because: &str) {
-        lower::excluded(self.node, keys, because, self.problems);
+        parse::excluded(self.node, keys, because, self.problems);
     }
 
-    /// Reports a source without a `type`, where messages bring none along.
+    /// Reports a source without `type` whose messages have none.
     pub fn needs_type(&mut self) {
         if self.node.get("type").is_none() {
             let message = "this source needs a `type` for its events";
@@ -121,16 +110,15 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reports an error at the value of a key, or at the connector's place if it is missing.
+    /// Points at the value of the key, or at the connector if it is missing.
     pub fn error(&mut self, key: &str, code: &'static str, message: impl Into<String>, help: &str) {
         let span = self.node.get(key).map_or(self.place, |node| node.span);
         self.problems.error(code, span, message, help);
     }
 }
 
-/// The key for what the name in an address may resolve to.
-pub(super) const NETWORK: Field = key(
+pub(super) const NETWORK: KeySchema = key(
     "network",
-    Type::Word(&["public", "private"]),
-    "`private` lets the name resolve to addresses of this machine and of private networks (default public); an address written as such needs no leave.",
+    ValueType::Word(&["public", "private"]),
+    "`private` lets the name resolve to addresses of this machine and of private networks (default public); a literal address needs no permission.",
 );

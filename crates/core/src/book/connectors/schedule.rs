@@ -1,37 +1,35 @@
-//! The `schedule` source: emits events at times.
+//! The `schedule` source: emits events on a cron schedule.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Connector, Edge, Profile, Reader, Settings};
-use crate::book::schema::{Object, OneOf, Type, key, required};
+use super::{Connector, ConnectorSettings, Edge, Profile, SettingsReader};
+use crate::book::schema::{ObjectSchema, OneOf, ValueType, key, required};
 use crate::book::source_template::SourceTemplate;
-use crate::event::attribute::{SessionKey, Subject};
+use crate::event::attribute::{EventSubject, SessionKey};
 
-/// The connector.
 pub static SOURCE: Connector =
-    Connector::new(Edge::Source, "schedule", Type::Object(&SCHEDULE), "A clock.", read);
+    Connector::new(Edge::Source, "schedule", ValueType::Object(&SCHEDULE), "A clock.", read);
 
-/// A clock.
-static SCHEDULE: Object = Object {
+static SCHEDULE: ObjectSchema = ObjectSchema {
     name: "a schedule",
     about: "Emits an event at times.",
     fields: &[
-        required("cron", Type::Cron, "When: five fields of cron."),
-        key("zone", Type::Zone, "In which time zone (default UTC)."),
+        required("cron", ValueType::Cron, "When: five fields of cron."),
+        key("zone", ValueType::Zone, "In which time zone (default UTC)."),
         key(
             "missed",
-            Type::Word(&["one", "none", "all"]),
-            "What becomes of fires that were missed while Redrive was down: the latest, none, or all (default one).",
+            ValueType::Word(&["one", "none", "all"]),
+            "What happens to fires missed while Redrive was down: the latest, none, or all are made up for (default one).",
         ),
         key(
             "missed_within",
-            Type::Duration,
+            ValueType::Duration,
             "How long ago a missed fire may be to be caught up (default 24h).",
         ),
         key(
             "data",
-            Type::Json,
+            ValueType::Json,
             "The event's data, as JSON in quotes (default: the schedule and the fire time).",
         ),
     ],
@@ -39,41 +37,34 @@ static SCHEDULE: Object = Object {
     one_of: OneOf::Nothing,
 };
 
-/// Emits an event at times.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Schedule {
-    /// When.
+pub struct ScheduleSettings {
     pub cron: String,
-    /// Where.
     pub zone: Option<String>,
-    /// What becomes of fires that were missed.
     pub missed: Missed,
-    /// How long ago a missed fire may be.
+    /// Maximum age of a missed fire.
     pub missed_within: Option<Duration>,
-    /// The data of its events, as JSON.
     pub data: Option<String>,
 }
 
-/// What becomes of fires that were missed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Missed {
-    /// The latest is caught up.
     #[default]
     One,
-    /// They are lost.
     None,
-    /// All are caught up.
     All,
 }
 
-fn read(from: &mut Reader<'_>) -> Option<(Arc<dyn Settings>, Profile)> {
+fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Profile)> {
     from.needs_type();
-    from.exclude(&["id"], "a schedule's events are known by their fire time");
+    from.exclude(&["id"], "events of a schedule get their id from the fire time");
     plain(from, "type", "bad-event-type", |_| None);
-    plain(from, "subject", "bad-template", |text| Subject::new(text).err().map(|error| error.to_string()));
+    plain(from, "subject", "bad-template", |text| {
+        EventSubject::new(text).err().map(|error| error.to_string())
+    });
     plain(from, "session", "bad-template", |text| SessionKey::new(text).err().map(|error| error.to_string()));
     let inner = from.inner()?;
-    let settings = Schedule {
+    let settings = ScheduleSettings {
         cron: inner.text("cron")?,
         zone: inner.text("zone"),
         missed: match inner.text("missed").as_deref() {
@@ -87,14 +78,14 @@ fn read(from: &mut Reader<'_>) -> Option<(Arc<dyn Settings>, Profile)> {
     Some((Arc::new(settings), Profile::default()))
 }
 
-/// Reports a text that is filled in from a message, which a schedule has not, or is wrong in another way.
-fn plain(from: &mut Reader<'_>, key: &str, code: &'static str, fault: fn(&str) -> Option<String>) {
+/// Reports placeholders, which a schedule cannot fill, and other invalid texts.
+fn plain(from: &mut SettingsReader<'_>, key: &str, code: &'static str, fault: fn(&str) -> Option<String>) {
     let Some(template) = from.text(key).and_then(|text| SourceTemplate::parse(&text).ok()) else { return };
     let wrong = match template.literal() {
-        None => Some("a schedule has no headers and no data to fill in".to_owned()),
+        None => Some("a schedule has no headers or data for placeholders".to_owned()),
         Some(text) => fault(text),
     };
     if let Some(message) = wrong {
-        from.error(key, code, message, "write a plain, short text");
+        from.error(key, code, message, "use a short text without placeholders");
     }
 }

@@ -3,72 +3,67 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Connector, Edge, Profile, Reader, Settings};
-use crate::book::schema::{Named, Object, OneOf, Type, key, required};
+use super::{Connector, ConnectorSettings, Edge, Profile, SettingsReader};
+use crate::book::schema::{NameKind, ObjectSchema, OneOf, ValueType, key, required};
 use crate::text::Rate;
 
-/// The connector.
 pub static SOURCE: Connector =
-    Connector::new(Edge::Source, "webhook", Type::Object(&WEBHOOK), "A signed webhook endpoint.", read);
+    Connector::new(Edge::Source, "webhook", ValueType::Object(&WEBHOOK), "A signed webhook endpoint.", read);
 
-/// A signed webhook endpoint.
-static WEBHOOK: Object = Object {
+static WEBHOOK: ObjectSchema = ObjectSchema {
     name: "a webhook source",
     about: "An endpoint for signed webhooks.",
     fields: &[
         required(
             "scheme",
-            Type::Word(&["github", "standard-webhooks", "stripe", "slack", "hmac"]),
+            ValueType::Word(&["github", "standard-webhooks", "stripe", "slack", "hmac"]),
             "How calls are signed.",
         ),
         required(
             "secret",
-            Type::Name(Named::Secret),
-            "The secret they are signed with; of two, either is good.",
+            ValueType::Name(NameKind::Secret),
+            "The signing secret; with two, either is accepted.",
         ),
-        key("body_max", Type::Size, "The largest body taken (default 1MiB, for `github` 25MiB)."),
-        key("rate", Type::Rate, "How many calls are taken (default: as many as come)."),
+        key("body_max", ValueType::Size, "The largest body taken (default 1MiB, for `github` 25MiB)."),
+        key("rate", ValueType::Rate, "The rate limit of calls (default: none)."),
         key(
             "tolerance",
-            Type::Duration,
-            "How far the time that is signed may be from ours (default 5m); not with `github` and `hmac`.",
+            ValueType::Duration,
+            "How far the signed timestamp may be from the server's clock (default 5m); not with `github` and `hmac`.",
         ),
-        key("header", Type::Text, "With `hmac`: the header that holds the signature (default x-signature)."),
+        key(
+            "header",
+            ValueType::Text,
+            "With `hmac`: the header that holds the signature (default x-signature).",
+        ),
         key(
             "algorithm",
-            Type::Word(&["sha256", "sha1", "sha512"]),
+            ValueType::Word(&["sha256", "sha1", "sha512"]),
             "With `hmac`: the hash (default sha256).",
         ),
         key(
             "encoding",
-            Type::Word(&["hex", "base64"]),
+            ValueType::Word(&["hex", "base64"]),
             "With `hmac`: how the signature is written (default hex).",
         ),
-        key("prefix", Type::Text, "With `hmac`: what stands before the signature, such as `sha256=`."),
+        key("prefix", ValueType::Text, "With `hmac`: the prefix of the signature, such as `sha256=`."),
     ],
     includes: &[],
     one_of: OneOf::Nothing,
 };
 
-/// A signed webhook endpoint.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Webhook {
-    /// How calls are signed.
-    pub scheme: Scheme,
-    /// The name of the secret.
+pub struct WebhookSettings {
+    pub scheme: SignatureScheme,
     pub secret: String,
-    /// The largest body.
     pub body_max: Option<u64>,
-    /// How many calls are taken.
     pub rate: Option<Rate>,
-    /// How far the time that is signed may be from ours.
+    /// Maximum clock difference of the signed timestamp.
     pub tolerance: Option<Duration>,
 }
 
-/// How the calls of a webhook are signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scheme {
-    /// `X-Hub-Signature-256` over the body.
+pub enum SignatureScheme {
     Github,
     /// `webhook-signature` over id, time and body.
     StandardWebhooks,
@@ -76,12 +71,10 @@ pub enum Scheme {
     Stripe,
     /// `X-Slack-Signature` over version, time and body.
     Slack,
-    /// A header of one's own over the body.
     Hmac(Hmac),
 }
 
-impl Scheme {
-    /// Its name in the book.
+impl SignatureScheme {
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
@@ -94,53 +87,43 @@ impl Scheme {
     }
 }
 
-/// A signature over the body in a header of one's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hmac {
-    /// The header, in lower case.
+    /// Lower case.
     pub header: String,
-    /// The hash.
-    pub algorithm: Algorithm,
-    /// How it is written.
+    pub algorithm: HmacAlgorithm,
     pub encoding: Encoding,
-    /// What stands before it.
     pub prefix: String,
 }
 
-/// The hash of a signature.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Algorithm {
-    /// SHA-256.
+pub enum HmacAlgorithm {
     #[default]
     Sha256,
-    /// SHA-1, which some old senders know only.
+    /// For old senders only.
     Sha1,
-    /// SHA-512.
     Sha512,
 }
 
-/// How a signature is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Encoding {
-    /// Two digits a byte.
     #[default]
     Hex,
-    /// Four characters for three bytes.
     Base64,
 }
 
-fn read(from: &mut Reader<'_>) -> Option<(Arc<dyn Settings>, Profile)> {
+fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Profile)> {
     from.needs_type();
     let mut inner = from.inner()?;
     let scheme = inner.text("scheme")?;
     if scheme != "hmac" {
-        inner.exclude(&["header", "algorithm", "encoding", "prefix"], "it belongs to `scheme: hmac`");
+        inner.exclude(&["header", "algorithm", "encoding", "prefix"], "it needs `scheme: hmac`");
     }
     if matches!(scheme.as_str(), "hmac" | "github") {
-        inner.exclude(&["tolerance"], "this scheme signs no time");
+        inner.exclude(&["tolerance"], "this scheme does not sign a timestamp");
     }
     let secret = inner.text("secret")?;
-    let settings = Webhook {
+    let settings = WebhookSettings {
         scheme: read_scheme(&scheme, &inner)?,
         secret: secret.clone(),
         body_max: inner.size("body_max"),
@@ -150,18 +133,18 @@ fn read(from: &mut Reader<'_>) -> Option<(Arc<dyn Settings>, Profile)> {
     Some((Arc::new(settings), Profile { secrets: vec![secret], ..Profile::default() }))
 }
 
-fn read_scheme(scheme: &str, from: &Reader<'_>) -> Option<Scheme> {
+fn read_scheme(scheme: &str, from: &SettingsReader<'_>) -> Option<SignatureScheme> {
     Some(match scheme {
-        "github" => Scheme::Github,
-        "standard-webhooks" => Scheme::StandardWebhooks,
-        "stripe" => Scheme::Stripe,
-        "slack" => Scheme::Slack,
-        "hmac" => Scheme::Hmac(Hmac {
+        "github" => SignatureScheme::Github,
+        "standard-webhooks" => SignatureScheme::StandardWebhooks,
+        "stripe" => SignatureScheme::Stripe,
+        "slack" => SignatureScheme::Slack,
+        "hmac" => SignatureScheme::Hmac(Hmac {
             header: from.text("header").unwrap_or_else(|| "x-signature".to_owned()).to_ascii_lowercase(),
             algorithm: match from.text("algorithm").as_deref() {
-                Some("sha1") => Algorithm::Sha1,
-                Some("sha512") => Algorithm::Sha512,
-                _ => Algorithm::Sha256,
+                Some("sha1") => HmacAlgorithm::Sha1,
+                Some("sha512") => HmacAlgorithm::Sha512,
+                _ => HmacAlgorithm::Sha256,
             },
             encoding: if from.says("encoding", "base64") { Encoding::Base64 } else { Encoding::Hex },
             prefix: from.text("prefix").unwrap_or_default(),

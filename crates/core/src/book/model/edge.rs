@@ -1,106 +1,75 @@
-//! The book's edges as they were written: targets, sources and secrets.
+//! Targets, sources, access, archive and secrets of the book.
 
 use std::time::Duration;
 
-use super::{At, Facts};
+use super::{At, DeclaredFacts};
 use crate::book::connectors::Endpoint;
-use crate::book::problem::Span;
+use crate::book::problem::BookSpan;
 use crate::ids::{BreakerName, DependencyName};
 use crate::text::Rate;
 
-/// Where a service is reached.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Target {
-    /// Where it stands.
-    pub span: Span,
-    /// What it is.
+pub struct TargetEntry {
+    pub span: BookSpan,
     pub endpoint: Endpoint,
 }
 
-/// What the name of a target may resolve to; an address that the book states is trusted as it is.
+/// What a target's name may resolve to; a literal address in the book is trusted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Network {
     /// Addresses of the public internet only.
     #[default]
     Public,
-    /// Also those of this machine, of private networks and of their metadata services.
+    /// Also this machine, private networks and their metadata services.
     Private,
 }
 
-/// Where events come from.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Source {
-    /// What it is.
+pub struct SourceEntry {
     pub endpoint: Endpoint,
-    /// The event type, or a template for it.
     pub event_type: Option<String>,
-    /// A template for the subject.
     pub subject: Option<String>,
-    /// A template for the session.
     pub session: Option<String>,
-    /// A template for the event's id.
     pub id: Option<String>,
-    /// The dependency behind it.
     pub depends_on: Option<At<DependencyName>>,
-    /// What is known of it.
-    pub facts: Facts,
+    pub facts: DeclaredFacts,
 }
 
-/// Who may do what, beside those who have a key.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Access {
-    /// How many requests one caller may make.
+pub struct AccessEntry {
     pub rate: Option<Rate>,
-    /// Whose bearer tokens are believed.
     pub jwt: Option<Jwt>,
-    /// Where the book says so.
-    pub jwt_at: Option<Span>,
+    pub jwt_at: Option<BookSpan>,
 }
 
-/// Whose bearer tokens are believed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Jwt {
-    /// What their signatures are checked with.
     pub keys: JwtKeys,
-    /// Who must have issued them.
     pub issuer: String,
-    /// Whom they must be meant for.
     pub audience: String,
-    /// The claim that names the role.
     pub role_claim: String,
 }
 
-/// What the signatures of tokens are checked with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JwtKeys {
-    /// Keys that the issuer publishes at an address.
     Jwks(String),
-    /// A secret of the book.
     Secret(String),
 }
 
-/// Where raw payloads are kept for audit.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Archive {
-    /// Where it stands.
-    pub span: Span,
-    /// What it is.
+pub struct ArchiveEntry {
+    pub span: BookSpan,
     pub endpoint: Endpoint,
-    /// How long one write may take.
     pub timeout: Option<Duration>,
-    /// When to stop trying for a while.
     pub breaker: Option<At<BreakerName>>,
-    /// For how long days are kept.
+    /// How long each day's folder is kept.
     pub retention: Option<Duration>,
 }
 
-/// Where a secret comes from.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Secret {
-    /// From where.
+pub struct SecretEntry {
     pub endpoint: Endpoint,
-    /// How long it is fresh.
     pub cached: Option<At<Duration>>,
-    /// How long it serves when the provider is away.
+    /// How long a value is used after it expired, while the provider is down.
     pub kept: Option<At<Duration>>,
 }

@@ -1,51 +1,58 @@
-//! What holds for a dependency, whoever calls it: its budget of retries, and the rule for calls that no service of
-//! the book stands for, a program's own.
+//! Settings of a dependency for any caller: its retry budget, and the rule for a program's own calls.
 
-use super::timeouts::{Owner, timeouts};
-use super::{Known, Level, Levels};
+use super::timeouts::{CallTarget, timeouts};
+use super::{Levels, ResolvedValue, RuleLevel};
 use crate::book::model::{Layer, Sections};
-use crate::event::copies::Copies;
+use crate::event::copy_rule::CopyRule;
 use crate::ids::DependencyName;
 use crate::limits;
 use crate::policy::budget::BudgetSettings;
-use crate::policy::catalog::Kind;
+use crate::policy::catalog::DependencyKind;
 use crate::policy::rule::{Rule, WhenOpen};
 
 impl Sections {
-    /// How many of the calls to a dependency may be retries; none if nothing limits that.
+    /// `None` if retries are unlimited.
     #[must_use]
-    pub fn retry_budget(&self, dependency: &DependencyName) -> Option<Known<BudgetSettings>> {
+    pub fn retry_budget(&self, dependency: &DependencyName) -> Option<ResolvedValue<BudgetSettings>> {
         let entry = self.dependencies.get(dependency);
         let own = entry.and_then(|entry| entry.retry_budget.as_ref());
-        let own = own.map(|at| Known::stated(Level::Dependency, at));
-        own.or_else(|| Some(Known::stated(Level::Defaults, self.retry_budget.as_ref()?)))
+        let own = own.map(|at| ResolvedValue::stated(RuleLevel::Dependency, at));
+        own.or_else(|| Some(ResolvedValue::stated(RuleLevel::Defaults, self.retry_budget.as_ref()?)))
     }
 
-    /// What holds for whoever calls a dependency of the book directly, without a service: what the
-    /// dependency says, its kind, the defaults. None if the book has no such dependency.
+    /// For direct calls without a service: the dependency's settings, its kind, the defaults. `None` for an
+    /// unknown dependency.
     #[must_use]
     pub fn dependency_rule(&self, name: &str) -> Option<Rule> {
         let (name, entry) = self.dependencies.get_key_value(name)?;
         Some(self.direct_rule(name, Some(&entry.layer), entry.kind))
     }
 
-    /// What holds for connecting to a source: the rule of the dependency that it names, else of one of its own that
-    /// says nothing. None if the book has no such source.
+    /// For connecting to a source: the rule of its `depends_on`, else of an implicit dependency. `None` for an
+    /// unknown source.
     #[must_use]
     pub fn source_rule(&self, name: &str) -> Option<Rule> {
         let source = &self.sources.get(name)?.value;
         let named = source.depends_on.as_ref().and_then(|at| self.dependency_rule(at.value.as_str()));
         let own = || {
             let own_name = DependencyName::new(name).expect("names of sources are names of dependencies");
-            self.direct_rule(&own_name, None, source.endpoint.connector.dependency.unwrap_or(Kind::Log))
+            self.direct_rule(
+                &own_name,
+                None,
+                source.endpoint.connector.dependency.unwrap_or(DependencyKind::Log),
+            )
         };
         Some(named.unwrap_or_else(own))
     }
 
-    fn direct_rule(&self, name: &DependencyName, own: Option<&Layer>, kind: Kind) -> Rule {
-        let own = own.map(|layer| (Level::Dependency, layer));
-        let levels = Levels(own.into_iter().chain([(Level::Defaults, &self.defaults)]).collect());
-        let owner = Owner { level: Level::Dependency, process: kind == Kind::Process, time_limit: None };
+    fn direct_rule(&self, name: &DependencyName, own: Option<&Layer>, kind: DependencyKind) -> Rule {
+        let own = own.map(|layer| (RuleLevel::Dependency, layer));
+        let levels = Levels(own.into_iter().chain([(RuleLevel::Defaults, &self.defaults)]).collect());
+        let owner = CallTarget {
+            level: RuleLevel::Dependency,
+            process: kind == DependencyKind::Process,
+            time_limit: None,
+        };
         let (breaker, _) = self.breaker(&levels, kind);
         let classify =
             levels.0.iter().flat_map(|(_, layer)| layer.classify.iter().map(|at| at.value.clone()));
@@ -59,7 +66,7 @@ impl Sections {
             deadline: levels.find(|l| &l.deadline).map(|known| known.value),
             fatal_after: levels.find(|l| &l.fatal_after).map(|known| known.value),
             timeouts: timeouts(&levels, &owner).limits(),
-            copies: Copies::default(),
+            copies: CopyRule::default(),
         }
     }
 }

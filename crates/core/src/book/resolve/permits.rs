@@ -1,32 +1,31 @@
-//! How many calls a dependency takes at once, how many in a time, and how soon all of them after an outage.
+//! Throttle of a dependency: calls in flight, rate and ramp-up.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use super::{Known, Level, Origin, dependency_of};
+use super::{ResolvedValue, RuleLevel, ValueOrigin, dependency_of};
 use crate::book::model::{At, ChannelEntry, DependencyEntry, Permits, Sections, ServiceEntry};
 use crate::ids::DependencyName;
 use crate::limits;
-use crate::policy::catalog::Kind;
+use crate::policy::catalog::DependencyKind;
 use crate::policy::throttle::ThrottleSettings;
 use crate::text::{Rate, Share};
 
-/// What holds for the calls to a dependency.
-pub(super) struct KnownPermits {
-    pub in_flight: Known<u32>,
-    pub rate: Option<Known<Rate>>,
-    pub ramp: Known<Duration>,
-    pub rate_growth: Known<Share>,
-    pub rate_memory: Known<Duration>,
+pub(super) struct ResolvedPermits {
+    pub in_flight: ResolvedValue<u32>,
+    pub rate: Option<ResolvedValue<Rate>>,
+    pub ramp: ResolvedValue<Duration>,
+    pub rate_growth: ResolvedValue<Share>,
+    pub rate_memory: ResolvedValue<Duration>,
 }
 
-fn or<T: Clone>(stated: Option<At<T>>, default: Known<T>) -> Known<T> {
-    stated.map_or(default, |at| Known::stated(Level::Dependency, &at))
+fn or<T: Clone>(stated: Option<At<T>>, default: ResolvedValue<T>) -> ResolvedValue<T> {
+    stated.map_or(default, |at| ResolvedValue::stated(RuleLevel::Dependency, &at))
 }
 
 impl Sections {
-    /// What is stated of a dependency itself, or of its throttle.
+    /// The dependency's own settings, else those of its named throttle.
     #[must_use]
     pub fn permits_of(&self, entry: &DependencyEntry) -> Permits {
         let throttle = entry.throttle.as_ref().and_then(|at| self.throttles.get(&at.value));
@@ -40,27 +39,27 @@ impl Sections {
         }
     }
 
-    pub(super) fn permits(&self, dependency: &DependencyName, kind: Kind) -> KnownPermits {
+    pub(super) fn permits(&self, dependency: &DependencyName, kind: DependencyKind) -> ResolvedPermits {
         let entry = self.dependencies.get(dependency);
         let stated = entry.map(|entry| self.permits_of(entry)).unwrap_or_default();
         let in_flight = match kind {
-            // More programs at once than there are cores only keep each other waiting.
-            Kind::Process => {
-                let origin = Origin { level: Level::Kind, span: None };
-                Known { value: self.machine.cores.get(), origin }
+            // More programs than cores only slow each other down.
+            DependencyKind::Process => {
+                let origin = ValueOrigin { level: RuleLevel::Kind, span: None };
+                ResolvedValue { value: self.machine.cores.get(), origin }
             }
-            _ => Known::built_in(limits::IN_FLIGHT_DEFAULT),
+            _ => ResolvedValue::built_in(limits::IN_FLIGHT_DEFAULT),
         };
-        KnownPermits {
+        ResolvedPermits {
             in_flight: or(stated.in_flight, in_flight),
-            rate: stated.rate.map(|at| Known::stated(Level::Dependency, &at)),
-            ramp: or(stated.ramp, Known::built_in(limits::RAMP_DEFAULT)),
-            rate_growth: or(stated.rate_growth, Known::built_in(limits::RATE_GROWTH_DEFAULT)),
-            rate_memory: or(stated.rate_memory, Known::built_in(limits::RATE_MEMORY_DEFAULT)),
+            rate: stated.rate.map(|at| ResolvedValue::stated(RuleLevel::Dependency, &at)),
+            ramp: or(stated.ramp, ResolvedValue::built_in(limits::RAMP_DEFAULT)),
+            rate_growth: or(stated.rate_growth, ResolvedValue::built_in(limits::RATE_GROWTH_DEFAULT)),
+            rate_memory: or(stated.rate_memory, ResolvedValue::built_in(limits::RATE_MEMORY_DEFAULT)),
         }
     }
 
-    /// The dependencies that nobody declares and that are programs.
+    /// Undeclared dependencies that are programs.
     pub(in crate::book) fn own_processes(&self) -> BTreeSet<DependencyName> {
         let is_process = |service: &ServiceEntry, channel: Option<&ChannelEntry>| {
             let target = channel.and_then(|channel| channel.target.as_ref()).unwrap_or(&service.target);
@@ -71,11 +70,10 @@ impl Sections {
         names.filter(|name| !self.dependencies.contains_key(name)).collect()
     }
 
-    /// How calls to a dependency are held back.
     #[must_use]
-    pub fn throttle(&self, dependency: &DependencyName, kind: Kind) -> ThrottleSettings {
+    pub fn throttle(&self, dependency: &DependencyName, kind: DependencyKind) -> ThrottleSettings {
         let permits = self.permits(dependency, kind);
-        // The format asks for one at least.
+        // The schema requires at least one.
         let in_flight = NonZeroU32::new(permits.in_flight.value).unwrap_or(NonZeroU32::MIN);
         ThrottleSettings {
             in_flight,
@@ -85,7 +83,7 @@ impl Sections {
         }
     }
 
-    /// How long after an outage twice as many calls to a dependency may start as usual.
+    /// Time after an outage until calls start at twice the usual rate.
     #[must_use]
     pub fn ramp(&self, dependency: &DependencyName) -> Duration {
         let stated = self.dependencies.get(dependency).and_then(|entry| self.permits_of(entry).ramp);

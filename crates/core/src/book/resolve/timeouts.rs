@@ -1,62 +1,49 @@
-//! How long a call may take: each part from the most specific level that states it.
+//! Timeouts of a call: each part from the most specific level that sets it.
 
 use std::time::Duration;
 
-use super::{Known, Level, Levels, Origin, Resolved};
-use crate::book::connectors::Speech;
-use crate::book::model::{At, Target, TimeoutParts};
+use super::{Levels, Resolved, ResolvedValue, RuleLevel, ValueOrigin};
+use crate::book::connectors::CallProtocol;
+use crate::book::model::{At, TargetEntry, TimeoutParts};
 use crate::ids::Attempt;
 use crate::policy::category::Category;
 use crate::policy::rule::{GrowingTimeout, Timeouts};
 
 const TIME_LIMIT_DEFAULT: Duration = Duration::from_secs(30 * 60);
-/// How long a call may take, unless the book says otherwise.
 const CALL_LIMIT_DEFAULT: Duration = Duration::from_secs(10);
 const PART_LIMIT_DEFAULT: Duration = Duration::from_secs(5);
 
-/// How long a call may take, part by part.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResolvedTimeouts {
-    /// Making the connection.
-    pub connect: Known<Duration>,
-    /// The TLS handshake.
-    pub tls: Known<Duration>,
-    /// Until the headers are there.
-    pub headers: Known<Duration>,
-    /// The whole call.
-    pub whole: Known<GrowingTimeout>,
-    /// What a timeout is.
-    pub category: Known<Category>,
-    /// The name by which the most specific level chose it.
+    pub connect: ResolvedValue<Duration>,
+    pub tls: ResolvedValue<Duration>,
+    pub headers: ResolvedValue<Duration>,
+    pub whole: ResolvedValue<GrowingTimeout>,
+    pub category: ResolvedValue<Category>,
     pub name: Option<String>,
 }
 
-/// Who is called, as far as that changes how long it may take.
-pub(super) struct Owner {
-    /// The level that says what is called.
-    pub(super) level: Level,
-    /// Whether it is a process, which runs.
+/// What is called, as far as it affects the timeouts.
+pub(super) struct CallTarget {
+    pub(super) level: RuleLevel,
     pub(super) process: bool,
-    /// The `time_limit` of a process.
     pub(super) time_limit: Option<At<Duration>>,
 }
 
-impl Owner {
-    /// The target of a service or of a channel.
-    pub(super) fn of(target: &Target, level: Level) -> Self {
+impl CallTarget {
+    pub(super) fn of(target: &TargetEntry, level: RuleLevel) -> Self {
         let run = target.endpoint.profile.run.as_ref();
         Self { level, process: run.is_some(), time_limit: run.and_then(|run| run.time_limit.clone()) }
     }
 }
 
 impl Resolved<'_> {
-    /// How long an attempt may go without an answer: what the whole may take, or the headers where they have
-    /// less.
+    /// How long an attempt may go without an answer: the whole timeout, or that of the headers if shorter.
     #[must_use]
     pub fn answer_limit(&self, attempt: Attempt) -> Duration {
         let timeouts = &self.rule.timeouts;
         let whole = timeouts.whole.limit(attempt);
-        if self.target.endpoint.connector.speech == Speech::Http {
+        if self.target.endpoint.connector.speech == CallProtocol::Http {
             whole.min(timeouts.headers)
         } else {
             whole
@@ -65,7 +52,7 @@ impl Resolved<'_> {
 }
 
 impl ResolvedTimeouts {
-    /// The same without the origins.
+    /// Without the origins.
     #[must_use]
     pub const fn limits(&self) -> Timeouts {
         Timeouts {
@@ -78,19 +65,18 @@ impl ResolvedTimeouts {
     }
 }
 
-/// Each part from the most specific level that states it. A stated whole stands for the headers too,
-/// unless a level at least as specific names them; a process target's `time_limit` is the whole as its
-/// owner states it.
-pub(super) fn timeouts(levels: &Levels<'_>, owner: &Owner) -> ResolvedTimeouts {
-    let Owner { level: owner, process, time_limit } = owner;
+/// A stated `whole` also limits the headers, unless a level at least as specific sets them; a program's
+/// `time_limit` counts as `whole` at the level of its target.
+pub(super) fn timeouts(levels: &Levels<'_>, owner: &CallTarget) -> ResolvedTimeouts {
+    let CallTarget { level: owner, process, time_limit } = owner;
     let (owner, process) = (*owner, *process);
-    // What is said above the owner of a program is meant for calls; a run may take longer.
+    // Settings above a program's own level are meant for calls; a run may take longer.
     let heard: Vec<_> = levels.0.iter().copied().filter(|(level, _)| !process || *level <= owner).collect();
     let levels = &Levels(heard);
     let part = |pick: fn(&TimeoutParts) -> Option<Duration>| levels.timeout(pick);
-    let limit = time_limit.as_ref().map(|at| Known {
+    let limit = time_limit.as_ref().map(|at| ResolvedValue {
         value: GrowingTimeout::fixed(at.value),
-        origin: Origin { level: owner, span: Some(at.span) },
+        origin: ValueOrigin { level: owner, span: Some(at.span) },
     });
     let stated = levels.timeout(|parts| parts.whole);
     let whole = match (stated, limit) {
@@ -102,29 +88,32 @@ pub(super) fn timeouts(levels: &Levels<'_>, owner: &Owner) -> ResolvedTimeouts {
         (Some(headers), Some(whole)) if whole.origin.level < headers.origin.level => None,
         (headers, _) => headers,
     };
-    // A run past its time limit is ended for good, unless the rule says otherwise.
+    // A run past its time limit is permanent unless the rule says otherwise.
     let usual = if process { Category::Permanent } else { Category::Transient };
     let longest = if process { TIME_LIMIT_DEFAULT } else { CALL_LIMIT_DEFAULT };
     ResolvedTimeouts {
-        connect: part(|parts| parts.connect).unwrap_or(Known::built_in(PART_LIMIT_DEFAULT)),
-        tls: part(|parts| parts.tls).unwrap_or(Known::built_in(PART_LIMIT_DEFAULT)),
+        connect: part(|parts| parts.connect).unwrap_or(ResolvedValue::built_in(PART_LIMIT_DEFAULT)),
+        tls: part(|parts| parts.tls).unwrap_or(ResolvedValue::built_in(PART_LIMIT_DEFAULT)),
         headers: headers.unwrap_or_else(|| match &whole {
-            Some(whole) => Known { value: whole.value.max, origin: whole.origin },
-            None if process => Known::built_in(TIME_LIMIT_DEFAULT),
-            None => Known::built_in(PART_LIMIT_DEFAULT),
+            Some(whole) => ResolvedValue { value: whole.value.max, origin: whole.origin },
+            None if process => ResolvedValue::built_in(TIME_LIMIT_DEFAULT),
+            None => ResolvedValue::built_in(PART_LIMIT_DEFAULT),
         }),
-        whole: whole.unwrap_or(Known::built_in(GrowingTimeout::fixed(longest))),
-        category: levels.timeout(|parts| parts.category).unwrap_or(Known::built_in(usual)),
+        whole: whole.unwrap_or(ResolvedValue::built_in(GrowingTimeout::fixed(longest))),
+        category: levels.timeout(|parts| parts.category).unwrap_or(ResolvedValue::built_in(usual)),
         name: levels.timeout(|parts| parts.whole.map(|_| parts.name.clone())).and_then(|known| known.value),
     }
 }
 
 impl Levels<'_> {
-    /// The first level whose `timeout` states that part.
-    fn timeout<T>(&self, pick: impl Fn(&TimeoutParts) -> Option<T>) -> Option<Known<T>> {
+    /// The first level whose `timeout` sets this part.
+    fn timeout<T>(&self, pick: impl Fn(&TimeoutParts) -> Option<T>) -> Option<ResolvedValue<T>> {
         self.0.iter().find_map(|(level, layer)| {
             let at = layer.timeout.as_ref()?;
-            Some(Known { value: pick(&at.value)?, origin: Origin { level: *level, span: Some(at.span) } })
+            Some(ResolvedValue {
+                value: pick(&at.value)?,
+                origin: ValueOrigin { level: *level, span: Some(at.span) },
+            })
         })
     }
 }

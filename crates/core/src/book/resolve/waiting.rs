@@ -1,35 +1,29 @@
-//! How much may wait for a service: each bound from the service, else the defaults, else what is built in.
+//! Backlog limits of a service: from the service, else the defaults, else built in.
 
-use super::{Known, Level};
-use crate::book::model::{At, Sections, ServiceEntry, Waiting, WhenFull};
+use super::{ResolvedValue, RuleLevel};
+use crate::book::model::{At, QueueFullAction, Sections, ServiceEntry, WaitingEntry};
 use crate::limits;
 
-/// How much may wait for a service, over all its channels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResolvedWaiting {
-    /// Events.
-    pub events: Known<u64>,
-    /// Bytes of their payloads.
-    pub size_bytes: Known<u64>,
-    /// Events behind a dead letter that holds their session.
-    pub per_session: Known<u64>,
-    /// What happens to one too many.
-    pub when_full: Known<WhenFull>,
+    pub events: ResolvedValue<u64>,
+    pub size_bytes: ResolvedValue<u64>,
+    pub per_session: ResolvedValue<u64>,
+    pub when_full: ResolvedValue<QueueFullAction>,
 }
 
 impl ResolvedWaiting {
-    /// What happens to one too many that came in through a webhook. Where the book says nothing it is
-    /// kept as a dead letter, since its sender may not send it again.
+    /// Without a setting, an event from a webhook becomes a dead letter, since its sender may not send again.
     #[must_use]
-    pub fn when_full_of_webhook(&self) -> WhenFull {
+    pub fn when_full_of_webhook(&self) -> QueueFullAction {
         match self.when_full.origin.level {
-            Level::BuiltIn => WhenFull::DeadLetter,
-            Level::Row
-            | Level::Channel
-            | Level::Service
-            | Level::Dependency
-            | Level::Kind
-            | Level::Defaults => self.when_full.value,
+            RuleLevel::BuiltIn => QueueFullAction::DeadLetter,
+            RuleLevel::Row
+            | RuleLevel::Channel
+            | RuleLevel::Service
+            | RuleLevel::Dependency
+            | RuleLevel::Kind
+            | RuleLevel::Defaults => self.when_full.value,
         }
     }
 }
@@ -40,17 +34,17 @@ pub(super) fn waiting(book: &Sections, service: &ServiceEntry) -> ResolvedWaitin
         events: first_of(own, general, |w| &w.events, limits::WAITING_EVENTS_DEFAULT),
         size_bytes: first_of(own, general, |w| &w.size_bytes, limits::WAITING_BYTES_DEFAULT),
         per_session: first_of(own, general, |w| &w.per_session, limits::WAITING_PER_SESSION_DEFAULT),
-        when_full: first_of(own, general, |w| &w.when_full, WhenFull::Refuse),
+        when_full: first_of(own, general, |w| &w.when_full, QueueFullAction::Refuse),
     }
 }
 
 fn first_of<T: Copy>(
-    own: &Waiting,
-    general: &Waiting,
-    pick: fn(&Waiting) -> &Option<At<T>>,
+    own: &WaitingEntry,
+    general: &WaitingEntry,
+    pick: fn(&WaitingEntry) -> &Option<At<T>>,
     default: T,
-) -> Known<T> {
-    let stated = |level, waiting| Some(Known::stated(level, pick(waiting).as_ref()?));
-    let known = stated(Level::Service, own).or_else(|| stated(Level::Defaults, general));
-    known.unwrap_or(Known::built_in(default))
+) -> ResolvedValue<T> {
+    let stated = |level, waiting| Some(ResolvedValue::stated(level, pick(waiting).as_ref()?));
+    let known = stated(RuleLevel::Service, own).or_else(|| stated(RuleLevel::Defaults, general));
+    known.unwrap_or(ResolvedValue::built_in(default))
 }

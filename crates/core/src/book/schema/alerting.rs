@@ -1,56 +1,58 @@
 //! The keys of alerts and receivers.
 
-use super::{Named, Object, OneOf, Type, duration, key, text};
+use super::{NameKind, ObjectSchema, OneOf, ValueType, duration, key, text};
 use crate::alerts::catalog;
 use crate::book::connectors::Edge;
 
 const SEVERITIES: &[&str] = &["warning", "medium", "high", "critical"];
 
-/// An alert.
-pub(super) static ALERT: Object = Object::of(
+pub(super) static ALERT: ObjectSchema = ObjectSchema::of(
     "an alert",
-    "What people are told, and when.",
+    "Alerts: conditions and who is notified.",
     &[
         key(
             "use",
-            Type::Word(&catalog::NAMES),
-            "An alert of the catalog; `when`, `severity` and `action` are its own unless they stand here.",
+            ValueType::Word(&catalog::NAMES),
+            "A catalog alert; `when`, `severity` and `action` given here override its own.",
         ),
         key(
             "when",
-            Type::Condition,
-            "METRIC OP VALUE [over D] [for D] [by WHAT]; needed unless `use` brings one.",
+            ValueType::Condition,
+            "METRIC OP VALUE [over D] [for D] [by WHAT]; required unless `use` provides one.",
         ),
-        text("name", "What it is called (default: its name in the catalog, or the condition)."),
-        key("severity", Type::Word(SEVERITIES), "How urgent it is; needed unless `use` brings one."),
-        key("to", Type::ListOf(&Type::Name(Named::Receiver)), "Who is told."),
+        text("name", "The alert's name (default: its name in the catalog, or the condition)."),
+        key("severity", ValueType::Word(SEVERITIES), "How urgent it is; required unless `use` provides one."),
+        key("to", ValueType::ListOf(&ValueType::Name(NameKind::Receiver)), "The receivers to notify."),
         key(
             "escalate",
-            Type::ListOf(&Type::Name(Named::Receiver)),
-            "Who is told next if it is not over in time, one after each response time: critical 15m, high 1h, medium 4h, warning 24h.",
+            ValueType::ListOf(&ValueType::Name(NameKind::Receiver)),
+            "Receivers notified next while it still fires, one after each response time: critical 15m, high 1h, medium 4h, warning 24h.",
         ),
         duration(
             "repeat",
-            "How often it is said again while it lasts (default: critical 15m, high 1h, medium 4h, warning 24h).",
+            "How often the notification repeats while the alert fires (default: critical 15m, high 1h, medium 4h, warning 24h).",
         ),
-        text("action", "What they should do."),
-        key("off", Type::Bool, "`true` leaves it in the book and watches for nothing (default false)."),
+        text("action", "What to do about it."),
+        key(
+            "off",
+            ValueType::Bool,
+            "`true` keeps the alert in the book but switches it off (default false).",
+        ),
     ],
 );
 
-/// Who is told.
-pub(super) static RECEIVER: Object = Object {
+pub(super) static RECEIVER: ObjectSchema = ObjectSchema {
     name: "a receiver",
-    about: "Who is told of alerts.",
+    about: "Where alert notifications go.",
     fields: &[
-        key("severity", Type::Word(SEVERITIES), "Only alerts from this severity on (default: all)."),
-        key("hours", Type::Hours, "Only in these hours: `Mon-Fri 09:00-17:00 Europe/Berlin`."),
+        key("severity", ValueType::Word(SEVERITIES), "Only alerts from this severity on (default: all)."),
+        key("hours", ValueType::Hours, "Only in these hours: `Mon-Fri 09:00-17:00 Europe/Berlin`."),
         key(
             "retry",
-            Type::Name(Named::Policy),
-            "The policy by which a message that fails is sent again (default: soon at first, then every five minutes, for a day).",
+            ValueType::Name(NameKind::Policy),
+            "The retry policy for failed notifications (default: soon at first, then every five minutes, for a day).",
         ),
-        duration("timeout", "How long one message may take (default 10s, with `email` 30s)."),
+        duration("timeout", "Timeout of one notification (default 10s, with `email` 30s)."),
     ],
     includes: &[],
     one_of: OneOf::Kinds(Edge::Receiver),

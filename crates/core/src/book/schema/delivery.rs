@@ -1,77 +1,91 @@
-//! The keys of the book itself, of services, channels and events, and of the rule that they share.
+//! The keys of the book itself, of services, channels and events, and of the rule they share.
 
 use super::alerting::{ALERT, RECEIVER};
 use super::dependency::{BREAKER, DEPENDENCY, POLICY, RETRY_BUDGET_KEY, THROTTLE, TIMEOUT};
 use super::edge::{ACCESS, ARCHIVE, SECRET, SOURCE, TARGET};
-use super::{Named, Object, OneOf, Type, duration, key, text, word};
+use super::{NameKind, ObjectSchema, OneOf, ValueType, duration, key, text, word};
+use crate::book::keywords::Keyword;
 use crate::book::model::{
-    ConsumerPattern, Criticality, DataLoss, IdempotencyBy, LetterForm, Order, Reprocess, WhenFull,
+    ConsumerPattern, Criticality, DataLoss, DeliveryOrder, IdempotencyBy, LetterForm, QueueFullAction,
+    Reprocess,
 };
-use crate::book::words::Word;
 use crate::limits;
 use crate::policy::category::Category;
 use crate::policy::rule::WhenOpen;
 
-/// The whole book.
-pub static BOOK: Object = Object::of(
+pub static BOOK: ObjectSchema = ObjectSchema::of(
     "a rule book",
-    "What Redrive does with events and with failures.",
+    "How Redrive routes events and handles failures.",
     &[
-        key("version", Type::Count { min: 1, max: 1 }, "The version of the format: 1.").required(),
-        key("defaults", Type::Object(&DEFAULTS), "What nothing more specific says."),
+        key("version", ValueType::Count { min: 1, max: 1 }, "The version of the format: 1.").required(),
+        key("defaults", ValueType::Object(&DEFAULTS), "Defaults for everything below."),
         key(
             "retry_policies",
-            Type::MapOf(&Type::Object(&POLICY)),
+            ValueType::MapOf(&ValueType::Object(&POLICY)),
             "Retry policies beside those of the catalog.",
         ),
-        key("breakers", Type::MapOf(&Type::Object(&BREAKER)), "Breakers beside those of the catalog."),
+        key(
+            "breakers",
+            ValueType::MapOf(&ValueType::Object(&BREAKER)),
+            "Breakers beside those of the catalog.",
+        ),
         key(
             "timeouts",
-            Type::MapOf(&Type::ShortOrLong(&Type::Duration, &TIMEOUT)),
+            ValueType::MapOf(&ValueType::ShortOrLong(&ValueType::Duration, &TIMEOUT)),
             "Timeouts beside those of the catalog.",
         ),
-        key("throttles", Type::MapOf(&Type::Object(&THROTTLE)), "Throttles by name."),
-        key("dependencies", Type::MapOf(&Type::Object(&DEPENDENCY)), "The things that fail."),
-        key("secrets", Type::MapOf(&Type::Object(&SECRET)), "Where secrets come from."),
-        key("sources", Type::MapOf(&Type::Object(&SOURCE)), "Where events come from."),
-        key("access", Type::Object(&ACCESS), "Who may do what."),
-        key("archive", Type::Object(&ARCHIVE), "Where raw payloads are kept for audit."),
-        key("services", Type::MapOf(&Type::Object(&SERVICE)), "Who gets which events, and by which rules."),
-        key("alerts", Type::ListOf(&Type::Object(&ALERT)), "What people are told, and when."),
-        key("receivers", Type::MapOf(&Type::Object(&RECEIVER)), "Who is told."),
-        key("dapr", Type::Object(&DAPR_FILE), "Names for an exported Dapr resiliency file."),
+        key("throttles", ValueType::MapOf(&ValueType::Object(&THROTTLE)), "Throttles by name."),
+        key(
+            "dependencies",
+            ValueType::MapOf(&ValueType::Object(&DEPENDENCY)),
+            "The systems that targets call.",
+        ),
+        key("secrets", ValueType::MapOf(&ValueType::Object(&SECRET)), "Where secrets come from."),
+        key("sources", ValueType::MapOf(&ValueType::Object(&SOURCE)), "Where events come from."),
+        key("access", ValueType::Object(&ACCESS), "Who may use the API."),
+        key("archive", ValueType::Object(&ARCHIVE), "Where raw payloads are kept for audit."),
+        key(
+            "services",
+            ValueType::MapOf(&ValueType::Object(&SERVICE)),
+            "The consumers of events, with their rules.",
+        ),
+        key(
+            "alerts",
+            ValueType::ListOf(&ValueType::Object(&ALERT)),
+            "Alerts: conditions and who is notified.",
+        ),
+        key("receivers", ValueType::MapOf(&ValueType::Object(&RECEIVER)), "The receivers to notify."),
+        key("dapr", ValueType::Object(&DAPR_FILE), "Names for an exported Dapr resiliency file."),
         key(
             "allow",
-            Type::ListOf(&Type::Object(&ALLOW_ROW)),
+            ValueType::ListOf(&ValueType::Object(&ALLOW_ROW)),
             "Lints that are silenced in the whole book, with the reason.",
         ),
     ],
 );
 
-/// Names for an exported Dapr file.
-pub(super) static DAPR_FILE: Object = Object::of(
+pub(super) static DAPR_FILE: ObjectSchema = ObjectSchema::of(
     "names for Dapr",
     "The metadata of an exported Dapr resiliency file.",
     &[
         text("name", "The resource's name."),
         text("namespace", "The resource's namespace."),
-        key("scopes", Type::ListOf(&Type::Text), "The app ids that the resource applies to."),
+        key("scopes", ValueType::ListOf(&ValueType::Text), "The app ids that the resource applies to."),
     ],
 );
 
-/// What nothing more specific says.
-pub(super) static DEFAULTS: Object = Object {
+pub(super) static DEFAULTS: ObjectSchema = ObjectSchema {
     name: "defaults",
-    about: "What nothing more specific says, and what holds for the whole book.",
+    about: "Defaults for everything below, and settings of the whole book.",
     fields: &[
         key(
             "waiting",
-            Type::Object(&WAITING),
+            ValueType::Object(&WAITING),
             "How much may wait for a service; what a service states of it wins, key by key.",
         ),
         duration(
             "keep_delivered",
-            "How long an event is kept once all its deliveries are delivered, or if nobody wants it (default 7d).",
+            "How long an event is kept once all its deliveries are delivered, or if no service subscribes to it (default 7d).",
         ),
         RETRY_BUDGET_KEY,
     ],
@@ -79,55 +93,54 @@ pub(super) static DEFAULTS: Object = Object {
     one_of: OneOf::Nothing,
 };
 
-/// How much may wait for a service.
-pub(super) static WAITING: Object = Object::of(
-    "a waiting room",
-    "How much may wait for one service over all its channels, so that one that is down cannot fill the house.",
+pub(super) static WAITING: ObjectSchema = ObjectSchema::of(
+    "a backlog limit",
+    "How much may wait for one service over all its channels, so that one that is down cannot fill the disk.",
     &[
         key(
             "events",
-            Type::Count { min: 1, max: limits::WAITING_EVENTS_MAX },
+            ValueType::Count { min: 1, max: limits::WAITING_EVENTS_MAX },
             "How many events may wait; one that two channels take counts twice (default 20000000).",
         ),
-        key("size", Type::Size, "How much data may wait (default 64GiB)."),
+        key("size", ValueType::Size, "How much data may wait (default 64GiB)."),
         key(
             "per_session",
-            Type::Count { min: 1, max: limits::WAITING_EVENTS_MAX },
+            ValueType::Count { min: 1, max: limits::WAITING_EVENTS_MAX },
             "How many events may wait behind a dead letter that holds their session; one more is a dead letter too (default 10000).",
         ),
-        word::<WhenFull>(
+        word::<QueueFullAction>(
             "when_full",
-            "What happens to one too many: it is refused for all who want it, or is a dead letter of this service (default refuse; dead-letter if it came in through a webhook, whose sender may not send again).",
+            "What happens to an event beyond the limit: it is refused for all services, or becomes a dead letter of this service (default refuse; dead-letter for webhooks, whose sender may not send again).",
         ),
     ],
 );
 
-/// What may be said at every level: row, channel, service, dependency, defaults.
-pub(super) static RULE: Object = Object::of(
+/// Allowed at every level: row, channel, service, dependency, defaults.
+pub(super) static RULE: ObjectSchema = ObjectSchema::of(
     "a rule",
     "What happens on a failure; each value falls from the row to the channel, the service, the dependency, its kind and the defaults.",
     &[
         key(
             "retry",
-            Type::Name(Named::Policy),
+            ValueType::Name(NameKind::Policy),
             "The policy for transient failures; short for `on_failure: { transient: … }`.",
         ),
         key(
             "on_failure",
-            Type::ByFailure(&Type::Reaction),
+            ValueType::ByFailure(&ValueType::Reaction),
             "A policy or an act (dead-letter, pause) for a category, a status or a range of statuses.",
         ),
         key(
             "classify",
-            Type::ListOf(&Type::Object(&CLASSIFY_ROW)),
+            ValueType::ListOf(&ValueType::Object(&CLASSIFY_ROW)),
             "Overrides of the classification; the first match wins.",
         ),
         key(
             "timeout",
-            Type::ShortOrLong(&Type::Name(Named::Timeout), &TIMEOUT),
+            ValueType::ShortOrLong(&ValueType::Name(NameKind::Timeout), &TIMEOUT),
             "A duration, the name of a timeout, or its parts.",
         ),
-        key("breaker", Type::Name(Named::Breaker), "The breaker by name, or `none`."),
+        key("breaker", ValueType::Name(NameKind::Breaker), "The breaker by name, or `none`."),
         word::<WhenOpen>("when_open", "What an open breaker does to a delivery (default hold)."),
         duration("hold_max", "How long a delivery may be held in all (default 24h)."),
         duration("deadline", "No attempt starts later than this after the first."),
@@ -135,37 +148,40 @@ pub(super) static RULE: Object = Object::of(
             "fatal_after",
             "A connection that has failed for this long is a matter of configuration (default: never).",
         ),
-        key("idempotency", Type::Object(&IDEMPOTENCY), "How a second copy of an event is recognised."),
-        key("dead_letter", Type::Object(&DEAD_LETTER), "Where deliveries go that failed for good."),
-        word::<Criticality>("criticality", "How much depends on it; `check` holds the policies against it."),
-        word::<DataLoss>("data_loss", "Whether an event may be lost; `check` holds the policies against it."),
+        key("idempotency", ValueType::Object(&IDEMPOTENCY), "How duplicate events are recognised."),
+        key(
+            "dead_letter",
+            ValueType::Object(&DEAD_LETTER),
+            "What happens to deliveries that failed permanently.",
+        ),
+        word::<Criticality>("criticality", "How important it is; `check` compares the policies with it."),
+        word::<DataLoss>("data_loss", "Whether an event may be lost; `check` compares the policies with it."),
         text("consumer_group", "The consumer group named in dead letters (default: the service)."),
-        key("alerts", Type::ListOf(&Type::Object(&ALERT)), "Alerts for what this level covers."),
-        key("facts", Type::Object(&FACTS), "What is known of the world outside; for `check`.").fact(),
+        key("alerts", ValueType::ListOf(&ValueType::Object(&ALERT)), "Alerts for what this level covers."),
+        key("facts", ValueType::Object(&FACTS), "Facts about the outside world; for `check`.").fact(),
         key(
             "allow",
-            Type::ListOf(&Type::Object(&ALLOW_ROW)),
+            ValueType::ListOf(&ValueType::Object(&ALLOW_ROW)),
             "Lints that are silenced here, with the reason.",
         ),
     ],
 );
 
-/// One override of the classification.
-pub(super) static CLASSIFY_ROW: Object = Object::of(
+pub(super) static CLASSIFY_ROW: ObjectSchema = ObjectSchema::of(
     "an override of the classification",
-    "All that is given must fit; then the answer is what `as` says.",
+    "All given conditions must match; then the answer is classified as `as`.",
     &[
         key(
             "status",
-            Type::OneOrMany(&Type::Statuses),
+            ValueType::OneOrMany(&ValueType::Statuses),
             "The HTTP status, a range such as `500-599`, or a list of them.",
         ),
         text("code", "The failure's code, such as `NETWORK_TIMEOUT`."),
         text("header", "A header that the answer has: `x-reason`, or with its value `x-reason: overloaded`."),
-        key("message", Type::Pattern, "A regular expression that the message matches."),
+        key("message", ValueType::Pattern, "A regular expression that the message matches."),
         key(
             "as",
-            Type::Word(&[
+            ValueType::Word(&[
                 "transient",
                 "rate-limited",
                 "permanent",
@@ -175,7 +191,7 @@ pub(super) static CLASSIFY_ROW: Object = Object::of(
                 "internal",
                 "delivered",
             ]),
-            "What such an answer is.",
+            "The category of such an answer.",
         )
         .required(),
         text("give_code", "The code to give it."),
@@ -183,91 +199,92 @@ pub(super) static CLASSIFY_ROW: Object = Object::of(
     ],
 );
 
-/// How a second copy of an event is recognised.
-pub(super) static IDEMPOTENCY: Object = Object::of(
+pub(super) static IDEMPOTENCY: ObjectSchema = ObjectSchema::of(
     "an idempotency rule",
-    "How Redrive recognises a second copy; what the consumer does itself is the fact `idempotent_by`.",
+    "How Redrive recognises duplicates; what the consumer does itself is the fact `idempotent_by`.",
     &[
         word::<IdempotencyBy>(
             "by",
-            "What a second copy is known by (default event-id). notification-id: the same, and a delivery whose target has told the id of a notification is not sent again. none: each copy is delivered.",
+            "What identifies a duplicate (default event-id). notification-id: the same, and a delivery whose target has returned a notification id is not sent again. none: each copy is delivered.",
         ),
         key(
             "store",
-            Type::Word(&["embedded", "postgres", "redis", "memory"]),
-            "Where it is remembered: embedded, the data folder. The others are not built in.",
+            ValueType::Word(&["embedded", "postgres", "redis", "memory"]),
+            "Where it is stored: embedded, the data folder. The others are not built in.",
         ),
         key(
             "key",
-            Type::CopyKey,
-            "What else a copy is known by, for the row: a field such as `data.order`, or a text with fields in braces.",
+            ValueType::CopyKey,
+            "What else identifies a duplicate within the row: a field such as `data.order`, or a text with fields in braces.",
         ),
-        duration("ttl", "For how long it is remembered (default 7d), and for as long as the event is kept."),
+        duration("ttl", "How long it is remembered (default 7d), and for as long as the event is kept."),
     ],
 );
 
-/// Where deliveries go that failed for good.
-pub(super) static DEAD_LETTER: Object = Object::of(
+pub(super) static DEAD_LETTER: ObjectSchema = ObjectSchema::of(
     "a dead-letter rule",
-    "Where deliveries go that failed for good, for how long, and what may bring them back.",
+    "Where permanently failed deliveries are kept, for how long, and how they are replayed.",
     &[
         key(
             "name",
-            Type::LetterName,
+            ValueType::LetterName,
             "The name of the dead-letter queue, which is shown with each letter and chooses letters (`redrive dlq list --name`): `_{service}.deadletter[.{channel}]`, `{queue}:dlq` or `{queue}-dlq-{stage}`, in quotes.",
         ),
-        text("queue", "What stands for `{queue}` in the name."),
-        text("stage", "What stands for `{stage}` in the name."),
+        text("queue", "The value of `{queue}` in the name."),
+        text("stage", "The value of `{stage}` in the name."),
         word::<LetterForm>(
             "form",
             "The form in which `redrive dlq show --format json`, `redrive dlq export` and the API write letters unless another is asked for (default envelope).",
         ),
-        duration("retention", "For how long a letter is kept (default 30d)."),
+        duration("retention", "How long a dead letter is kept (default 30d)."),
         key(
             "alert",
-            Type::Rate,
-            "Letters arriving faster than this raise an alert of severity high, which every receiver of the book is told of.",
+            ValueType::Rate,
+            "Dead letters arriving faster than this raise an alert of severity high, sent to every receiver.",
         ),
-        word::<Reprocess>("reprocess", "Who brings them back (default manual)."),
+        word::<Reprocess>("reprocess", "How dead letters are replayed (default manual)."),
         key(
             "reprocess_categories",
-            Type::ListOf(&Type::Word(&Category::WORDS)),
-            "With `filtered`: the categories that are brought back by themselves.",
+            ValueType::ListOf(&ValueType::Word(&Category::WORDS)),
+            "With `filtered`: the categories that are replayed automatically.",
         ),
         key(
             "reprocess_max",
-            Type::Count { min: 1, max: 100 },
-            "How often one letter is brought back by itself before it is poison (default 3).",
+            ValueType::Count { min: 1, max: 100 },
+            "How often one dead letter is replayed automatically before it counts as poison (default 3).",
         ),
         key(
             "reprocess_cron",
-            Type::Cron,
-            "With `automatic` and `filtered`: letters also come back at these times, in UTC (default: only when a breaker closes).",
+            ValueType::Cron,
+            "With `automatic` and `filtered`: dead letters are also replayed at these times, in UTC (default: only when a breaker closes).",
         ),
     ],
 );
 
-/// What is known of the world outside.
-pub(super) static FACTS: Object = Object {
+pub(super) static FACTS: ObjectSchema = ObjectSchema {
     name: "facts",
-    about: "What is known of the world outside. Redrive does not act on them; a lint that lacks its fact says so.",
+    about: "Facts about the outside world. Redrive does not act on them; a lint that lacks its fact reports that.",
     fields: &[
-        key("rate", Type::Rate, "How many events or calls there are.").fact(),
-        duration("p99", "How long 99 of 100 calls take at most.").fact(),
-        duration("sla", "How soon a delivery must have happened.").fact(),
-        key("instances", Type::Count { min: 1, max: 1_000_000 }, "How many processes call the dependency.")
-            .fact(),
+        key("rate", ValueType::Rate, "How many events or calls there are.").fact(),
+        duration("p99", "The 99th percentile of call latency.").fact(),
+        duration("sla", "The deadline for a delivery.").fact(),
+        key(
+            "instances",
+            ValueType::Count { min: 1, max: 1_000_000 },
+            "How many processes call the dependency.",
+        )
+        .fact(),
         duration("rate_limit_window", "The time over which the other side counts its rate limit.").fact(),
         key(
             "uses",
-            Type::ListOf(&Type::Name(Named::Dependency)),
+            ValueType::ListOf(&ValueType::Name(NameKind::Dependency)),
             "Further dependencies that the consumer itself calls.",
         )
         .fact(),
         key(
             "idempotent_by",
-            Type::ShortOrLong(&Type::Word(ConsumerPattern::WORDS), &IDEMPOTENT_BY),
-            "How the consumer makes a second copy harmless.",
+            ValueType::ShortOrLong(&ValueType::Word(ConsumerPattern::WORDS), &IDEMPOTENT_BY),
+            "How the consumer handles duplicates.",
         )
         .fact(),
     ],
@@ -275,10 +292,9 @@ pub(super) static FACTS: Object = Object {
     one_of: OneOf::Nothing,
 };
 
-/// What is known of a source: how its broker or sender behaves.
-pub(super) static SOURCE_FACTS: Object = Object::of(
+pub(super) static SOURCE_FACTS: ObjectSchema = ObjectSchema::of(
     "facts of a source",
-    "What is known of the broker or sender behind a source. Redrive does not act on them.",
+    "Facts about the broker or sender behind a source. Redrive does not act on them.",
     &[
         duration("lease", "How long the broker hides a message from others (visibility timeout, lock).")
             .fact(),
@@ -287,67 +303,64 @@ pub(super) static SOURCE_FACTS: Object = Object::of(
             .fact(),
         duration(
             "poll_limit",
-            "How long a consumer may take before its broker thinks it dead (Kafka: max.poll.interval).",
+            "How long a consumer may take before the broker considers it dead (Kafka: max.poll.interval).",
         )
         .fact(),
         key(
             "callers",
-            Type::Count { min: 1, max: 1_000_000 },
+            ValueType::Count { min: 1, max: 1_000_000 },
             "How many attempts the layers above make for one request, multiplied.",
         )
         .fact(),
         duration("caller_timeout", "How long the caller waits.").fact(),
         key(
             "broker_attempts",
-            Type::Count { min: 1, max: 1_000_000 },
+            ValueType::Count { min: 1, max: 1_000_000 },
             "How often the broker itself delivers a message before it gives up.",
         )
         .fact(),
     ],
 );
 
-/// How the consumer makes a second copy harmless.
-pub(super) static IDEMPOTENT_BY: Object = Object::of(
+pub(super) static IDEMPOTENT_BY: ObjectSchema = ObjectSchema::of(
     "a consumer's idempotency",
-    "How the consumer makes a second copy harmless.",
+    "How the consumer handles duplicates.",
     &[
         key(
             "pattern",
-            Type::Word(ConsumerPattern::WORDS),
+            ValueType::Word(ConsumerPattern::WORDS),
             "event-id (it remembers ids), upsert, state-check, outbox, or nothing.",
         )
         .fact()
         .required(),
-        text("store", "Where it keeps what it needs for that.").fact(),
+        text("store", "Where it keeps the state for that.").fact(),
     ],
 );
 
-/// A lint that is silenced, with the reason.
-pub(super) static ALLOW_ROW: Object = Object::of(
+pub(super) static ALLOW_ROW: ObjectSchema = ObjectSchema::of(
     "a silenced lint",
     "A lint that is silenced here, with the reason.",
     &[
-        key("lint", Type::Lint, "The lint's code.").required(),
+        key("lint", ValueType::Lint, "The lint's code.").required(),
         text("because", "Why it does not apply.").required(),
     ],
 );
 
-/// One row of a service's or a channel's events.
-pub(super) static EVENT_ROW: Object = Object {
+pub(super) static EVENT_ROW: ObjectSchema = ObjectSchema {
     name: "an event row",
-    about: "A claim on an event type or a pattern, with what differs for it; the most specific row wins.",
+    about: "A subscription to an event type or pattern, with its own rules; the most specific row wins.",
     fields: &[
         key(
             "type",
-            Type::EventPattern,
+            ValueType::EventPattern,
             "The event type; `*` stands for one segment, at the end for one or more.",
         )
         .required(),
-        text("title", "What the row is called in tables (default: its type)."),
-        text("subscription", "The id of the claim (default: service/pattern)."),
+        text("title", "The row's name in tables (default: its type)."),
+        text("subscription", "The id of the subscription (default: service/pattern)."),
         key(
             "depends_on",
-            Type::Name(Named::Dependency),
+            ValueType::Name(NameKind::Dependency),
             "The dependency of these events, if it is not the service's.",
         ),
     ],
@@ -355,22 +368,21 @@ pub(super) static EVENT_ROW: Object = Object {
     one_of: OneOf::Nothing,
 };
 
-/// One way of a service to reach people: its own target, queue and rules.
-pub(super) static CHANNEL: Object = Object {
+pub(super) static CHANNEL: ObjectSchema = ObjectSchema {
     name: "a channel",
-    about: "A way of a service with its own target, dead-letter queue and rules, such as e-mail.",
+    about: "A part of a service with its own target, dead-letter queue and rules, such as e-mail.",
     fields: &[
-        text("title", "What the channel is called in tables (default: its name)."),
-        key("target", Type::Object(&TARGET), "Where the channel is reached (default: the service's target)."),
+        text("title", "The channel's name in tables (default: its key)."),
+        key("target", ValueType::Object(&TARGET), "Where events go (default: the service's target)."),
         key(
             "depends_on",
-            Type::Name(Named::Dependency),
+            ValueType::Name(NameKind::Dependency),
             "The dependency behind it (default: its own, of the target's kind).",
         ),
         key(
             "events",
-            Type::ListOf(&Type::ShortOrLong(&Type::EventPattern, &EVENT_ROW)),
-            "The events that it takes.",
+            ValueType::ListOf(&ValueType::ShortOrLong(&ValueType::EventPattern, &EVENT_ROW)),
+            "The events it subscribes to.",
         )
         .required(),
     ],
@@ -378,29 +390,32 @@ pub(super) static CHANNEL: Object = Object {
     one_of: OneOf::Nothing,
 };
 
-/// A service.
-pub(super) static SERVICE: Object = Object {
+pub(super) static SERVICE: ObjectSchema = ObjectSchema {
     name: "a service",
     about: "A consumer with a target, rules per event type and, if it has them, channels.",
     fields: &[
-        text("title", "What the service is called in tables (default: its name)."),
-        key("target", Type::Object(&TARGET), "Where it is reached.").required(),
+        text("title", "The service's name in tables (default: its key)."),
+        key("target", ValueType::Object(&TARGET), "Where events go.").required(),
         key(
             "depends_on",
-            Type::Name(Named::Dependency),
+            ValueType::Name(NameKind::Dependency),
             "The dependency behind it (default: its own, of the target's kind).",
         ),
-        word::<Order>(
+        word::<DeliveryOrder>(
             "order",
-            "Whether deliveries of one session keep their order; strict: a dead one holds its session (default none).",
+            "Whether deliveries of one session keep their order; strict: a dead letter blocks its session (default none).",
         ),
-        key("waiting", Type::Object(&WAITING), "How much may wait for it, over all its channels."),
+        key("waiting", ValueType::Object(&WAITING), "How much may wait for it, over all its channels."),
         key(
             "events",
-            Type::ListOf(&Type::ShortOrLong(&Type::EventPattern, &EVENT_ROW)),
-            "The events that it takes, one row each.",
+            ValueType::ListOf(&ValueType::ShortOrLong(&ValueType::EventPattern, &EVENT_ROW)),
+            "The events it subscribes to, one row each.",
         ),
-        key("channels", Type::MapOf(&Type::Object(&CHANNEL)), "Ways with targets and rules of their own."),
+        key(
+            "channels",
+            ValueType::MapOf(&ValueType::Object(&CHANNEL)),
+            "Parts with their own target and rules.",
+        ),
     ],
     includes: &[&RULE],
     one_of: OneOf::Nothing,

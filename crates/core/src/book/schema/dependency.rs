@@ -1,71 +1,73 @@
-//! The keys of what guards a dependency: retry policies, breakers, timeouts, throttles.
+//! The keys of retry policies, breakers, timeouts, throttles and dependencies.
 
 use super::delivery::RULE;
-use super::{Field, Named, Object, OneOf, Type, duration, key, text, word};
+use super::{KeySchema, NameKind, ObjectSchema, OneOf, ValueType, duration, key, text, word};
 use crate::book::model::Direction;
 use crate::limits;
-use crate::policy::breaker::Count;
-use crate::policy::catalog::Kind;
+use crate::policy::breaker::CountingUnit;
+use crate::policy::catalog::DependencyKind;
 
-/// A retry policy.
-pub(super) static POLICY: Object = Object::of(
+pub(super) static POLICY: ObjectSchema = ObjectSchema::of(
     "a retry policy",
-    "How often, how long apart and for how long a failed attempt is made again.",
+    "How often, how far apart and for how long a failed attempt is retried.",
     &[
         key(
             "from",
-            Type::Name(Named::Policy),
-            "The policy that this one extends; what is not stated here is taken from it.",
+            ValueType::Name(NameKind::Policy),
+            "The policy to extend; keys not set here are taken from it.",
         ),
         duration("initial", "The delay before the first retry, before jitter."),
         key(
             "factor",
-            Type::Number { min: 1.0, max: 100.0 },
+            ValueType::Number { min: 1.0, max: 100.0 },
             "By how much each delay exceeds the one before (default 2).",
         ),
         duration("max", "No delay is longer than this before jitter."),
         key(
             "delays",
-            Type::ListOf(&Type::Duration),
-            "The delays one by one in place of `initial`, `factor` and `max`; the last repeats.",
+            ValueType::ListOf(&ValueType::Duration),
+            "A list of delays instead of `initial`, `factor` and `max`; the last repeats.",
         ),
-        key("retries", Type::CountOrUnlimited, "How many retries follow the first attempt."),
+        key("retries", ValueType::CountOrUnlimited, "How many retries follow the first attempt."),
         duration(
             "window",
             "A retry that would start this long after the first failure is not made; time held does not count.",
         ),
         key(
             "jitter",
-            Type::Jitter,
+            ValueType::Jitter,
             "How delays are spread: none, full, equal, `plus 500ms`, `spread 25%`, `spread 100ms` or decorrelated (default equal).",
         ),
         key(
             "alert_when_exhausted",
-            Type::Bool,
+            ValueType::Bool,
             "Whether running out of retries raises an alert at once (default false).",
         ),
     ],
 );
 
-/// What opens a breaker.
-pub(super) static TRIP: Object = Object {
+pub(super) static TRIP: ObjectSchema = ObjectSchema {
     name: "a trip condition",
     about: "What opens a breaker: failures in a row, failures within a time, or a share of the calls.",
     fields: &[
-        key("consecutive", Type::Count { min: 1, max: 1_000_000 }, "Opens on the N-th failure in a row."),
+        key(
+            "consecutive",
+            ValueType::Count { min: 1, max: 1_000_000 },
+            "Opens on the N-th failure in a row.",
+        ),
         key(
             "failures",
-            Type::Count { min: 1, max: limits::TRIP_FAILURES_MAX as u64 },
+            ValueType::Count { min: 1, max: limits::TRIP_FAILURES_MAX as u64 },
             "Opens on the N-th failure `within` the sliding time; successes between do not reset it.",
         ),
         key(
             "failure_rate",
-            Type::Share,
+            ValueType::Share,
             "Opens when this share of the calls `within` the sliding time failed.",
         ),
         key(
             "of_at_least",
-            Type::Count { min: 1, max: 1_000_000 },
+            ValueType::Count { min: 1, max: 1_000_000 },
             "With `failure_rate`: the share is judged only from this many calls on.",
         ),
         duration("within", "With `failures` and `failure_rate`: the sliding time."),
@@ -74,50 +76,48 @@ pub(super) static TRIP: Object = Object {
     one_of: OneOf::Keys(&["consecutive", "failures", "failure_rate"]),
 };
 
-/// A circuit breaker.
-pub(super) static BREAKER: Object = Object::of(
+pub(super) static BREAKER: ObjectSchema = ObjectSchema::of(
     "a breaker",
-    "When calls to a dependency stop, for how long, and what lets them flow again.",
+    "When calls to a dependency stop, for how long, and what resumes them.",
     &[
         key(
             "from",
-            Type::Name(Named::Breaker),
+            ValueType::Name(NameKind::Breaker),
             "The breaker that this one extends; under its own name, the catalog's.",
         ),
-        key("trip", Type::Object(&TRIP), "What opens it."),
+        key("trip", ValueType::Object(&TRIP), "What opens it."),
         duration("open", "How long it stays open before probes may go."),
         key(
             "probes",
-            Type::Count { min: 1, max: limits::PROBES_MAX as u64 },
+            ValueType::Count { min: 1, max: limits::PROBES_MAX as u64 },
             "How many calls at once may probe when it is half-open (default 1).",
         ),
         key(
             "close_after",
-            Type::Count { min: 1, max: 1_000 },
+            ValueType::Count { min: 1, max: 1_000 },
             "How many successes in a row close it (default: as many as `probes`).",
         ),
         duration("reset", "Without a failure for this long, the failures counted so far are forgotten."),
-        word::<Count>(
+        word::<CountingUnit>(
             "count",
             "Whether every attempt counts, or a whole retried call once (default attempt).",
         ),
         key(
             "ignores",
-            Type::ListOf(&Type::FailureKind),
-            "Categories and statuses that say nothing about the dependency's health.",
+            ValueType::ListOf(&ValueType::FailureKind),
+            "Categories and statuses that are ignored.",
         ),
         key(
             "counts",
-            Type::ListOf(&Type::FailureKind),
+            ValueType::ListOf(&ValueType::FailureKind),
             "Categories and statuses that count as failures though they usually do not.",
         ),
     ],
 );
 
-/// A timeout in its long form.
-pub(super) static TIMEOUT: Object = Object::of(
+pub(super) static TIMEOUT: ObjectSchema = ObjectSchema::of(
     "a timeout",
-    "Limits on the parts of one call; the whole may grow with the attempts.",
+    "Limits on the phases of one call; the total may grow with each attempt.",
     &[
         duration("connect", "Making the connection (default 5s)."),
         duration("tls", "The TLS handshake (default 5s)."),
@@ -129,67 +129,63 @@ pub(super) static TIMEOUT: Object = Object::of(
         duration("first", "In place of `whole`: the limit of the first attempt."),
         key(
             "factor",
-            Type::Number { min: 1.0, max: 100.0 },
+            ValueType::Number { min: 1.0, max: 100.0 },
             "With `first`: by how much the limit grows from attempt to attempt (default 2).",
         ),
         duration("max", "With `first`: the longest limit."),
         key(
             "as",
-            Type::Word(&["transient", "permanent", "unknown"]),
-            "What a timeout is (default transient; for a process permanent).",
+            ValueType::Word(&["transient", "permanent", "unknown"]),
+            "The category of a timeout (default transient; for a process permanent).",
         ),
     ],
 );
 
-const PERMITS: [Field; 5] = [
+const PERMITS: [KeySchema; 5] = [
     key(
         "in_flight",
-        Type::Count { min: 1, max: 100_000 },
+        ValueType::Count { min: 1, max: 100_000 },
         "How many calls may be under way at once (default 64).",
     ),
     key(
         "rate",
-        Type::Rate,
-        "How many calls may start in a time; halves when the other side throttles and then finds its way back to what that allows.",
+        ValueType::Rate,
+        "How many calls may start per time; halved when the dependency throttles, then raised again to what it allows.",
     ),
     key(
         "rate_growth",
-        Type::Share,
-        "By how much the rate grows in a second, after the other side has throttled, while it tries for more than is known to go well (default 4%; `0%`: never).",
+        ValueType::Share,
+        "By how much the rate grows per second after throttling, once above the last rate known to work (default 4%; `0%`: never).",
     ),
     duration(
         "rate_memory",
-        "For how long a limit at which the other side throttled is remembered: it is tried for more within this time, and forgotten after it if no call had to wait (default 10m).",
+        "How long the rate at which the dependency throttled is remembered: within this time higher rates are tried, after it the limit is dropped if no call had to wait (default 10m).",
     ),
     duration(
         "ramp",
-        "After an outage or a pause calls start as often as usual, after this time twice as often, after twice this time three times (default 10s; `0s`: as often as `in_flight` and `rate` allow).",
+        "Ramp-up after an outage or pause: calls start at the usual rate, after this time at twice the rate, after twice this time at three times (default 10s; `0s`: no ramp-up).",
     ),
 ];
 
-/// How many of the calls may be retries.
-pub(super) static RETRY_BUDGET: Object = Object::of(
+pub(super) static RETRY_BUDGET: ObjectSchema = ObjectSchema::of(
     "a retry budget",
-    "How many of the calls to a dependency may be retries, counted over ten seconds and over all that call it.",
+    "The share of calls to a dependency that may be retries, over ten seconds and all callers.",
     &[
-        key("share", Type::Share, "For each call, so many retries: 20% is one for five calls.").required(),
-        key("at_least", Type::Rate, "So many retries in any case, however few the calls are (default 1/s)."),
+        key("share", ValueType::Share, "Retries per call: 20% is one retry for five calls.").required(),
+        key("at_least", ValueType::Rate, "Retries always allowed, however few the calls (default 1/s)."),
     ],
 );
 
-/// The key of it.
-pub(super) const RETRY_BUDGET_KEY: Field = key(
+pub(super) const RETRY_BUDGET_KEY: KeySchema = key(
     "retry_budget",
-    Type::ShortOrLong(&Type::Share, &RETRY_BUDGET),
+    ValueType::ShortOrLong(&ValueType::Share, &RETRY_BUDGET),
     "How many of the calls may be retries: a delivery beyond it waits, a program's own call ends (default: no limit for deliveries, 20% and at least 10/s for the calls of a program).",
 );
 
-/// A throttle.
-pub(super) static THROTTLE: Object =
-    Object::of("a throttle", "How many calls may be under way, and how fast they may start.", &PERMITS);
+pub(super) static THROTTLE: ObjectSchema =
+    ObjectSchema::of("a throttle", "How many calls may be under way, and how fast they may start.", &PERMITS);
 
-/// How a thing of the book appears in a Dapr resiliency file.
-pub(super) static DAPR_TARGET: Object = Object {
+pub(super) static DAPR_TARGET: ObjectSchema = ObjectSchema {
     name: "a Dapr target",
     about: "The component or app that this dependency is in an exported Dapr resiliency file.",
     fields: &[
@@ -202,16 +198,19 @@ pub(super) static DAPR_TARGET: Object = Object {
     one_of: OneOf::Keys(&["component", "app", "actor"]),
 };
 
-/// A dependency.
-pub(super) static DEPENDENCY: Object = Object {
+pub(super) static DEPENDENCY: ObjectSchema = ObjectSchema {
     name: "a dependency",
-    about: "A thing that can fail: one breaker, one throttle and one set of timeouts, shared by all that call it.",
+    about: "A system that can fail: one breaker, one throttle and one set of timeouts, shared by all its callers.",
     fields: &[
-        key("kind", Type::Word(&Kind::WORDS), "What kind of thing it is; the kind has a breaker of its own.")
-            .required(),
-        key("throttle", Type::Name(Named::Throttle), "The throttle, by name."),
+        key(
+            "kind",
+            ValueType::Word(&DependencyKind::WORDS),
+            "The kind of system; each kind has its own default breaker.",
+        )
+        .required(),
+        key("throttle", ValueType::Name(NameKind::Throttle), "The throttle, by name."),
         RETRY_BUDGET_KEY,
-        key("dapr", Type::Object(&DAPR_TARGET), "What it is in an exported Dapr resiliency file."),
+        key("dapr", ValueType::Object(&DAPR_TARGET), "What it is in an exported Dapr resiliency file."),
     ],
     includes: &[&THROTTLE, &RULE],
     one_of: OneOf::Nothing,

@@ -1,84 +1,79 @@
-//! The keys of the book's edges: targets, sources and secrets.
+//! The keys of targets, sources, secrets, access and the archive.
 
 use super::delivery::SOURCE_FACTS;
-use super::{Named, Object, OneOf, Type, duration, key, text};
+use super::{NameKind, ObjectSchema, OneOf, ValueType, duration, key, text};
 use crate::book::connectors::Edge;
 
-/// Where a service is reached.
-pub(super) static TARGET: Object = Object {
+pub(super) static TARGET: ObjectSchema = ObjectSchema {
     name: "a target",
-    about: "Where a service is reached.",
+    about: "Where events of a service go.",
     fields: &[],
     includes: &[],
     one_of: OneOf::Kinds(Edge::Target),
 };
 
-/// Where events come from.
-pub(super) static SOURCE: Object = Object {
+pub(super) static SOURCE: ObjectSchema = ObjectSchema {
     name: "a source",
     about: "Where events come from, beside the events API.",
     fields: &[
         key(
             "type",
-            Type::SourceTemplate,
+            ValueType::SourceTemplate,
             "The event type, or a template for it; a missing segment drops with its dot.",
         ),
-        key("subject", Type::SourceTemplate, "A template for the subject."),
+        key("subject", ValueType::SourceTemplate, "A template for the subject."),
         key(
             "id",
-            Type::SourceTemplate,
-            "A template for the event's id, by which one that is sent again is known (default: what the scheme has).",
+            ValueType::SourceTemplate,
+            "A template for the event's id, which identifies duplicates (default: the id of the scheme).",
         ),
         key(
             "session",
-            Type::SourceTemplate,
+            ValueType::SourceTemplate,
             "A template for the session key; with a missing part there is no session.",
         ),
         key(
             "depends_on",
-            Type::Name(Named::Dependency),
+            ValueType::Name(NameKind::Dependency),
             "With a broker's source: the broker as a dependency; not with `webhook` and `schedule`, which call none.",
         ),
-        key("facts", Type::Object(&SOURCE_FACTS), "What is known of the source.").fact(),
+        key("facts", ValueType::Object(&SOURCE_FACTS), "Facts about the source.").fact(),
     ],
     includes: &[],
     one_of: OneOf::Kinds(Edge::Source),
 };
 
-/// Where a secret comes from.
-pub(super) static SECRET: Object = Object {
+pub(super) static SECRET: ObjectSchema = ObjectSchema {
     name: "a secret",
-    about: "Where a secret comes from; it never stands in the book itself.",
+    about: "Where a secret comes from; the book never contains the secret itself.",
     fields: &[
-        duration("cached", "For how long a fetched value is fresh (default 5m)."),
+        duration("cached", "How long a fetched value is fresh (default 5m)."),
         duration(
             "kept",
-            "For how long after the last good fetch an expired value still serves (default 30m).",
+            "How long after the last successful fetch an expired value is still used (default 30m).",
         ),
     ],
     includes: &[],
     one_of: OneOf::Kinds(Edge::Secret),
 };
 
-/// Who may do what.
-pub(super) static ACCESS: Object = Object::of(
+pub(super) static ACCESS: ObjectSchema = ObjectSchema::of(
     "access",
-    "Who may do what, beside those with a key of `redrive keys create`.",
+    "Access to the API, beside the keys of `redrive keys create`.",
     &[
-        key("rate", Type::Rate, "How many requests one caller may make (default: as many as come)."),
-        key("jwt", Type::Object(&JWT), "Bearer tokens of an issuer."),
+        key("rate", ValueType::Rate, "The rate limit of one caller (default: none)."),
+        key("jwt", ValueType::Object(&JWT), "Bearer tokens of an issuer."),
     ],
 );
 
-/// Bearer tokens.
-pub(super) static JWT: Object = Object {
+pub(super) static JWT: ObjectSchema = ObjectSchema {
     name: "a token issuer",
-    about: "Whose bearer tokens (JWT) are believed.",
+    about: "The issuer whose bearer tokens (JWT) are accepted.",
     fields: &[
-        key("jwks", Type::Url, "Where the issuer's keys are: RS256 and ES256."),
-        key("secret", Type::Name(Named::Secret), "What tokens are signed with: HS256."),
-        text("issuer", "Who must have issued a token (`iss`).").required(),
-        text("audience", "Whom a token must be meant for (`aud`).").required(),
+        key("jwks", ValueType::Url, "Where the issuer's keys are: RS256 and ES256."),
+        key("secret", ValueType::Name(NameKind::Secret), "What tokens are signed with: HS256."),
+        text("issuer", "The required issuer of a token (`iss`).").required(),
+        text("audience", "The required audience of a token (`aud`).").required(),
         text(
             "role_claim",
             "The claim that names the role, or several: viewer, operator, admin, ingest (default role).",
@@ -88,10 +83,9 @@ pub(super) static JWT: Object = Object {
     one_of: OneOf::Keys(&["jwks", "secret"]),
 };
 
-/// Where raw payloads are kept for audit.
-pub(super) static ARCHIVE: Object = Object {
+pub(super) static ARCHIVE: ObjectSchema = ObjectSchema {
     name: "an archive",
-    about: "Where every payload is kept as it came, for audit; events never wait for it.",
+    about: "Where every payload is kept unchanged, for audit; deliveries never wait for it.",
     fields: &[
         duration(
             "timeout",
@@ -99,10 +93,10 @@ pub(super) static ARCHIVE: Object = Object {
         ),
         key(
             "breaker",
-            Type::Name(Named::Breaker),
-            "When to stop trying for a while (default: that of the kind blob).",
+            ValueType::Name(NameKind::Breaker),
+            "The breaker that stops writes after failures (default: that of the kind blob).",
         ),
-        duration("retention", "For how long days are kept (default: for ever)."),
+        duration("retention", "How long days are kept (default: forever)."),
     ],
     includes: &[],
     one_of: OneOf::Kinds(Edge::Archive),

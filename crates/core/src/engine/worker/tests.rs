@@ -3,17 +3,17 @@
 use super::*;
 use crate::book;
 use crate::book::connectors::built_in;
-use crate::engine::{Death, Followers, QueueName};
+use crate::engine::{DeadLetterInfo, QueueName, SessionFollowers};
 use crate::event::idempotency::delivery_id;
 use crate::event::{Incoming, parse};
 use crate::ids::{Seq, ServiceName};
 use crate::letters::envelope::Tier;
 use crate::letters::fingerprint::Fingerprint;
-use crate::policy::category::{Category, Code};
-use crate::policy::classify::{Connection, Failure};
+use crate::policy::category::{Category, FailureCode};
+use crate::policy::classify::{ConnectionStatus, Failure};
 use crate::policy::decide::History;
 
-fn delivery(source: &str, event_type: &str) -> Waiting {
+fn delivery(source: &str, event_type: &str) -> PendingDelivery {
     let headers: Vec<(String, String)> = [
         ("ce-specversion", "1.0"),
         ("ce-id", "t-1"),
@@ -26,7 +26,7 @@ fn delivery(source: &str, event_type: &str) -> Waiting {
     let parsed = parse(Incoming { headers: &headers, body: &Bytes::new() }).expect("an event");
     let event = parsed.into_events().remove(0);
     let service = ServiceName::new("builder").expect("a name");
-    Waiting {
+    PendingDelivery {
         id: delivery_id(Seq::new(7), event.dedup_key(), &service, None),
         queue: Arc::new(QueueName { service, channel: None }),
         event: Arc::new(event),
@@ -42,7 +42,7 @@ fn delivery(source: &str, event_type: &str) -> Waiting {
     }
 }
 
-fn settlement(delivery: &Waiting, next: Next) -> Settlement {
+fn settlement(delivery: &PendingDelivery, next: NextState) -> Settlement {
     Settlement {
         delivery: delivery.id,
         attempts_before: 0,
@@ -50,7 +50,7 @@ fn settlement(delivery: &Waiting, next: Next) -> Settlement {
         next,
         history: delivery.history.clone(),
         book: 0,
-        story: None,
+        record: None,
         pause: None,
         stop: None,
         emits: Vec::new(),
@@ -58,10 +58,10 @@ fn settlement(delivery: &Waiting, next: Next) -> Settlement {
     }
 }
 
-fn dead() -> Next {
+fn dead() -> NextState {
     let service = ServiceName::new("builder").expect("a name");
-    let code = Code::of("HOLD_EXPIRED");
-    Next::Dead(Box::new(Death {
+    let code = FailureCode::of("HOLD_EXPIRED");
+    NextState::Dead(Box::new(DeadLetterInfo {
         category: Category::Transient,
         fingerprint: Fingerprint::of(&service, Category::Transient, &code, "held too long"),
         failure_code: code.clone(),
@@ -70,20 +70,20 @@ fn dead() -> Next {
         message: "held too long".to_owned(),
         name: String::new(),
         consumer_group: String::new(),
-        followers: Followers::GoOn,
+        followers: SessionFollowers::Continue,
     }))
 }
 
 fn failed() -> Outcome {
     Outcome::Failed(Failure {
         category: Category::Unknown,
-        code: Code::of("PROCESS_CRASHED"),
+        code: FailureCode::of("PROCESS_CRASHED"),
         status: None,
         message: String::new(),
         retry_after: None,
         matched: None,
         default_category: None,
-        connection: Connection::Made,
+        connection: ConnectionStatus::Made,
     })
 }
 
@@ -109,10 +109,10 @@ fn told(events: &[Arc<Event>]) -> Vec<String> {
 #[test]
 fn each_end_is_told_to_those_who_wait_for_results_and_for_lives() {
     let delivered = Outcome::Delivered { matched: None };
-    let again = || Next::Due { at: Timestamp::from_millis(9_000) };
+    let again = || NextState::Due { at: Timestamp::from_millis(9_000) };
     #[rustfmt::skip]
     let cases = [
-        ("well",            &delivered, Exit::Code(0),       Next::Delivered, vec!["build.result completed, the last", "worker.lifecycle succeeded, the last"]),
+        ("well",            &delivered, Exit::Code(0),       NextState::Delivered, vec!["build.result completed, the last", "worker.lifecycle succeeded, the last"]),
         ("a crash",         &failed(),  Exit::Code(3),       again(),         vec!["build.result failed", "worker.lifecycle failed"]),
         ("the last crash",  &failed(),  Exit::Signal(9),     dead(),          vec!["build.result failed, the last", "worker.lifecycle failed, the last"]),
         ("its own word",    &failed(),  Exit::ReportedError, again(),         vec!["build.result error", "worker.lifecycle failed"]),
@@ -120,21 +120,26 @@ fn each_end_is_told_to_those_who_wait_for_results_and_for_lives() {
     ];
     for (name, outcome, exit, next, expected) in cases {
         let delivery = delivery("web", "build.wanted");
-        let reply = Reply { seen: Seen::Process(exit), message: "so it was".to_owned(), retry_after: None };
-        let end = End::Run { outcome, reply: &reply, report: None };
+        let reply = TargetReply {
+            seen: ReplyKind::Process(exit),
+            message: "so it was".to_owned(),
+            retry_after: None,
+        };
+        let end = WorkerEnd::Run { outcome, reply: &reply, report: None };
         assert_eq!(told(&worker().ended(&delivery, end, &settlement(&delivery, next))), expected, "{name}");
     }
     let delivery = delivery("web", "build.wanted");
-    let given_up = worker().ended(&delivery, End::GivenUp, &settlement(&delivery, dead()));
+    let given_up = worker().ended(&delivery, WorkerEnd::GivenUp, &settlement(&delivery, dead()));
     assert_eq!(told(&given_up), ["build.result failed, the last"], "nothing lived that could end");
-    assert!(worker().ended(&delivery, End::GivenUp, &settlement(&delivery, again())).is_empty());
+    assert!(worker().ended(&delivery, WorkerEnd::GivenUp, &settlement(&delivery, again())).is_empty());
     assert_eq!(told(&worker().started(&delivery, Timestamp::EPOCH)), ["worker.lifecycle started"]);
 }
 
 #[test]
 fn nobody_is_started_for_ever() {
     let outcome = Outcome::Delivered { matched: None };
-    let reply = Reply { seen: Seen::Process(Exit::Code(0)), message: String::new(), retry_after: None };
+    let reply =
+        TargetReply { seen: ReplyKind::Process(Exit::Code(0)), message: String::new(), retry_after: None };
     #[rustfmt::skip]
     let cases = [
         ("a task",                 "web",               "build.wanted",     3),
@@ -146,9 +151,9 @@ fn nobody_is_started_for_ever() {
     ];
     for (name, source, event_type, count) in cases {
         let delivery = delivery(source, event_type);
-        let end = End::Run { outcome: &outcome, reply: &reply, report: None };
+        let end = WorkerEnd::Run { outcome: &outcome, reply: &reply, report: None };
         let started = worker().started(&delivery, Timestamp::from_millis(1_000));
-        let ended = worker().ended(&delivery, end, &settlement(&delivery, Next::Delivered));
+        let ended = worker().ended(&delivery, end, &settlement(&delivery, NextState::Delivered));
         assert_eq!(started.len() + ended.len(), count, "{name}");
     }
 }
@@ -156,7 +161,8 @@ fn nobody_is_started_for_ever() {
 #[test]
 fn the_same_settlement_tells_the_same_and_another_run_something_else() {
     let outcome = Outcome::Delivered { matched: None };
-    let reply = Reply { seen: Seen::Process(Exit::Code(0)), message: String::new(), retry_after: None };
+    let reply =
+        TargetReply { seen: ReplyKind::Process(Exit::Code(0)), message: String::new(), retry_after: None };
     #[rustfmt::skip]
     let cases = [
         ("JSON",            r#" {"sum":42} "#, 0, json!({"sum": 42}), json!(null)),
@@ -166,14 +172,14 @@ fn the_same_settlement_tells_the_same_and_another_run_something_else() {
     ];
     for (name, output, left_out, expected, cut) in cases {
         let delivery = delivery("web", "build.wanted");
-        let report = Report { output: output.to_owned(), left_out, complaint: String::new() };
-        let end = End::Run { outcome: &outcome, reply: &reply, report: Some(&report) };
-        let settlement = settlement(&delivery, Next::Delivered);
+        let report = RunReport { output: output.to_owned(), left_out, complaint: String::new() };
+        let end = WorkerEnd::Run { outcome: &outcome, reply: &reply, report: Some(&report) };
+        let settlement = settlement(&delivery, NextState::Delivered);
         let events = worker().ended(&delivery, end, &settlement);
         assert_eq!(events, worker().ended(&delivery, end, &settlement), "{name}");
         let data: Value = serde_json::from_slice(&events[0].data).expect("JSON");
         assert_eq!((&data["output"], &data["output_bytes_left_out"]), (&expected, &cut), "{name}");
-        let later = Waiting { written_at: Timestamp::from_millis(1_001), ..delivery };
+        let later = PendingDelivery { written_at: Timestamp::from_millis(1_001), ..delivery };
         let others = worker().ended(&later, end, &settlement);
         let ids: std::collections::BTreeSet<_> =
             events.iter().chain(&others).map(|event| event.id.clone()).collect();

@@ -1,16 +1,17 @@
 //! Ramp-up after an outage: calls that have waited start gradually, not all at once.
 //!
-//! - **In flight.** At first [`limits::RAMP_START`] calls may be under way; each success allows one more. Calls
-//!   that take 40 ms make that 64 within a fifth of a second, so by itself it spares only what is slow.
-//! - **Pace.** At first calls start as often as they did while all was well; after `ramp` twice as often, after
-//!   twice that time three times. So what has waited for ten minutes is gone within two, at twelve times
-//!   the usual rate at worst, and a dependency that cannot take that says so before the most of it has come.
+//! - **In flight.** At first [`limits::RAMP_START`] calls; each success allows one more. With calls of 40 ms
+//!   that is 64 within a fifth of a second, so by itself it protects only slow dependencies.
+//! - **Pace.** At first calls start at the usual rate, measured before the outage; after `ramp` at twice
+//!   that, after twice that time at three times. So a backlog of ten minutes drains within two, at twelve
+//!   times the usual rate at worst, and a dependency that cannot bear that fails before most of it has
+//!   arrived.
 //!
-//! The pace ends when it is not needed: when for [`limits::RAMP_UNUSED_FOR`] fewer calls were made than it
-//! allows. After a start the usual rate is not known, so then there is no pace.
+//! The pace ends when for [`limits::RAMP_UNUSED_FOR`] fewer calls were made than it allows. After a start the
+//! usual rate is unknown, so there is no pace.
 //!
 //! Invariants:
-//! - calls while a breaker is not closed, or a pace is kept, say nothing about what is usual
+//! - calls while a breaker is not closed, or a pace applies, do not change the usual rate
 //! - a time to wait until is always later than now, and asking then finds the pace ready
 
 use std::time::Duration;
@@ -19,30 +20,25 @@ use crate::limits;
 use crate::policy::window::CallWindow;
 use crate::time::Timestamp;
 
-/// How calls to one dependency come back.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Ramp {
-    /// The most calls in flight; none once that is no limit any more.
+    /// The most calls in flight; `None` when the limit is lifted.
     in_flight: Option<u32>,
-    pace: Option<Pace>,
-    /// The calls while all is well.
-    well: Option<Well>,
-    /// Calls in a second when all was well the last time.
+    pace: Option<RampPace>,
+    well: Option<UsualLoad>,
     usual: Option<f64>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct Well {
+struct UsualLoad {
     calls: CallWindow,
     last_call_at: Timestamp,
 }
 
-/// A rate that grows.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Pace {
-    /// Calls in a second at first.
+struct RampPace {
+    /// Calls a second at first.
     usual: f64,
-    /// The time after which it is twice that.
     doubles_after: Duration,
     began_at: Timestamp,
     /// When the next call is due; calls may run ahead of it by the burst.
@@ -50,29 +46,26 @@ struct Pace {
 }
 
 impl Ramp {
-    /// Nothing is known of the dependency, and nothing limits calls.
     pub(super) const fn new() -> Self {
         Self { in_flight: None, pace: None, well: None, usual: None }
     }
 
-    /// The dependency is back, or may be called again. The time is that after which calls may start twice as often
-    /// as usual; zero is no pace.
+    /// The dependency has recovered, or may be called again. After `doubles_after` calls may start at twice
+    /// the usual rate; zero is no pace.
     pub(super) fn begin(&mut self, doubles_after: Duration, now: Timestamp) {
         self.in_flight = Some(limits::RAMP_START);
         let measured = self.well.take().map(|well| well.usual(self.usual));
         self.usual = measured.or(self.usual);
         self.pace = self.usual.filter(|_| !doubles_after.is_zero()).map(|usual| {
             let usual = usual.max(limits::RAMP_RATE_MIN);
-            Pace { usual, doubles_after, began_at: now, next_at: now }
+            RampPace { usual, doubles_after, began_at: now, next_at: now }
         });
     }
 
-    /// Whether as many calls are in flight as may.
     pub(super) fn is_full(&self, in_flight: u32) -> bool {
         self.in_flight.is_some_and(|most| in_flight >= most)
     }
 
-    /// Until when the next call has to wait, if it has to.
     pub(super) fn waits_until(&mut self, now: Timestamp) -> Option<Timestamp> {
         let pace = self.pace?;
         if pace.is_unused(now) {
@@ -83,41 +76,41 @@ impl Ramp {
         (now < ready_at).then_some(ready_at)
     }
 
-    /// Calls are made while the dependency is well; several only where [`Self::flows_until`] allows it.
+    /// Calls are made while the dependency is healthy; several only where [`Self::flows_until`] allows it.
     pub(super) fn count(&mut self, calls: u32, now: Timestamp) {
         if let Some(pace) = &mut self.pace {
             pace.next_at = pace.next_at.max(now) + Duration::from_secs_f64(1.0 / pace.rate(now));
             return;
         }
-        let fresh = || Well { calls: CallWindow::new(limits::RAMP_MEASURED_OVER, now), last_call_at: now };
+        let fresh =
+            || UsualLoad { calls: CallWindow::new(limits::RAMP_MEASURED_OVER, now), last_call_at: now };
         let well = self.well.get_or_insert_with(fresh);
         well.calls.count_calls(calls, now);
         well.last_call_at = now;
     }
 
-    /// Until when calls are counted alike and nothing here limits them; none if something does, or none was counted.
+    /// Until when calls are counted alike and nothing here limits them; `None` if something does, or none was
+    /// counted.
     pub(super) fn flows_until(&self) -> Option<Timestamp> {
         let is_over = self.in_flight.is_none() && self.pace.is_none();
         self.well.as_ref().filter(|_| is_over).map(|well| well.calls.counts_alike_until())
     }
 
-    /// A call has succeeded, of as many as may be in flight when all is well.
     pub(super) fn succeeded(&mut self, in_flight_max: u32) {
         self.in_flight = self.in_flight.map(|most| most + 1).filter(|most| *most < in_flight_max);
     }
 
-    /// Calls in a second that may start now, if that is limited.
     pub(super) fn rate(&self, now: Timestamp) -> Option<f64> {
         self.pace.filter(|pace| !pace.is_unused(now)).map(|pace| pace.rate(now))
     }
 }
 
-impl Well {
-    /// Calls in a second up to the last of them. What was known before still counts if there was little time to
-    /// learn better.
+impl UsualLoad {
+    /// Calls a second up to the last of them. The earlier measurement still counts if there was little time
+    /// for a new one.
     fn usual(&self, known: Option<f64>) -> f64 {
         let covered = self.calls.covered(self.last_call_at);
-        // A single second is too short to tell a burst from a rate.
+        // A single second is too short to distinguish a burst from a rate.
         let seconds = covered.max(Duration::from_secs(1)).as_secs_f64();
         let measured = f64::from(self.calls.calls(self.last_call_at).made) / seconds;
         let is_sure = covered >= limits::RAMP_MEASURED_OVER / 2;
@@ -125,7 +118,7 @@ impl Well {
     }
 }
 
-impl Pace {
+impl RampPace {
     fn rate(&self, now: Timestamp) -> f64 {
         let grown = now.since(self.began_at).as_secs_f64() / self.doubles_after.as_secs_f64();
         self.usual * (1.0 + grown)
@@ -147,7 +140,6 @@ mod tests {
         START + Duration::from_millis(ms)
     }
 
-    /// One that was called so often in a second for so many seconds.
     fn called(per_second: u64, seconds: u64) -> Ramp {
         let mut ramp = Ramp::new();
         for call in 0..per_second * seconds {
@@ -156,7 +148,6 @@ mod tests {
         ramp
     }
 
-    /// Makes as many calls as it may in each of so many seconds, a millisecond apart at least.
     fn made(ramp: &mut Ramp, from: Timestamp, seconds: u64) -> Vec<u64> {
         let second = |second: u64| {
             let millis = (0..1_000).map(|ms| from + Duration::from_millis(second * 1_000 + ms));
@@ -223,7 +214,6 @@ mod tests {
             );
             made(&mut ramp, after(back_at), 5);
         }
-        // It is over, and after it there was little time to learn better.
         assert_eq!(ramp.waits_until(after(2_100_000)), None);
         ramp.count(1, after(2_100_000));
         ramp.begin(TEN, after(2_200_000));

@@ -1,86 +1,75 @@
 //! A breaker's state as nodes share it through a store.
 //!
 //! A record is a fact about one generation of a breaker. Of two records the one that
-//! [`Record::wins_over`] the other is kept, and that order is total: whichever way records travel
-//! and however often, all nodes end up with the same one.
+//! [`BreakerRecord::wins_over`] the other is kept, and that order is total: in whatever order records travel,
+//! all nodes end with the same one.
 //!
 //! How a shell publishes, after each [`Transition`]:
 //!
 //! 1. take `ours = breaker.record(..)` and read what is `stored`
-//! 2. if `ours.replaces(stored)`, write `ours` on the condition that the store still holds exactly
-//!    the generation and state that were read (compare-and-set); on a conflict start again at 1
+//! 2. if `ours.replaces(stored)`, write `ours` on the condition that the store still has the generation and
+//!   state that were read (compare-and-set); on a conflict start again at 1
 //! 3. otherwise `breaker.adopt(stored)`
 //!
-//! It never reads a record, changes a part of it and writes it back: two nodes that each add one
-//! failure to the same record would lose one. Failures are counted locally; only states are shared.
-//! While the store is away the local breaker decides, and one without a past lets calls through.
+//! It never changes a part of a record: two nodes that each add one failure to the same record would lose
+//! one. Failures are counted locally; only states are shared. While the store is away the local breaker
+//! decides, and a new one admits calls.
 //!
-//! What a closed breaker does with a newer closed record: somewhere else it has opened and closed
-//! again, or an operator has reset it. Nothing has changed here, so nothing is told, and the failures
-//! counted here go on counting: nodes that forgot theirs whenever another node had an outage would
-//! never reach their trip. Calls in flight began before that news, so they count no more, as after
-//! any other new generation; that loses at most what is in flight, once for each such record.
+//! A newer closed record at a closed breaker: on another node it has opened and closed again, or an operator
+//! has reset it. There is no transition here, and the failures counted here stay: nodes that forgot theirs
+//! whenever another node had an outage would never reach their trip. Calls in flight no longer count, as
+//! after any new generation; that loses at most what is in flight, once for each such record.
 //!
-//! What is not shared: leases. Each node of a half-open breaker has its own `probes`, since a lease
-//! over a store that may be away would wedge the breaker it is meant to free.
+//! Leases are not shared. Each node of a half-open breaker has its own `probes`, since a lease in a store
+//! that may be away would block the breaker that it should free.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{Breaker, BreakerSettings, Generation, Mode, Outage, Phase, Tally, Transition};
+use super::{
+    Breaker, BreakerOutage, BreakerPhase, BreakerSettings, FailureTally, Generation, Mode, Transition,
+};
 use crate::ids::DependencyName;
 use crate::limits;
 use crate::time::Timestamp;
 
-/// What is known of a breaker at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
-    /// The dependency it guards.
+pub struct BreakerRecord {
     #[serde(deserialize_with = "checked_name")]
     pub service_name: DependencyName,
-    /// What it is.
-    pub state: Phase,
-    /// While closed, the failures that count towards a trip; else those of the outage.
+    pub state: BreakerPhase,
     pub failure_count: u32,
-    /// The last failure that counted.
     pub last_failure_at: Option<Timestamp>,
-    /// The last success.
     pub last_success_at: Option<Timestamp>,
-    /// When it last opened; none while closed.
+    /// When it last opened; `None` while closed.
     pub opened_at: Option<Timestamp>,
-    /// Until when it is open; none unless it is.
+    /// `None` unless it is open.
     pub open_until: Option<Timestamp>,
-    /// How often it has changed; newer is higher.
     pub generation: Generation,
-    /// From then on the record means nothing.
+    /// From then on the record is ignored.
     pub expires_at: Timestamp,
 }
 
-/// What became of a record that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Adopted {
-    /// It was newer: the breaker has its state now.
+pub enum Adoption {
     Taken(Transition),
     /// It was newer, and both are closed: the breaker has its generation now and keeps its own count.
     CaughtUp,
-    /// It was not, or it has expired: nothing changed.
     Kept,
 }
 
-impl Record {
-    /// Whether this record is kept when both are known: the higher generation, then the more
-    /// cautious state, then the later opening; the rest only makes the order total.
+impl BreakerRecord {
+    /// The higher generation wins, then the more cautious state, then the later opening; the rest only makes
+    /// the order total.
     #[must_use]
     pub fn wins_over(&self, other: &Self) -> bool {
         self.rank() > other.rank()
     }
 
-    /// Whether this record should be written over what is stored.
     #[must_use]
     pub fn replaces(&self, stored: Option<&Self>, now: Timestamp) -> bool {
         stored.is_none_or(|stored| stored.is_expired(now) || self.wins_over(stored))
     }
 
-    /// Whether it was last used too long ago to mean anything.
     #[must_use]
     pub fn is_expired(&self, now: Timestamp) -> bool {
         now >= self.expires_at
@@ -104,14 +93,14 @@ impl Record {
 }
 
 impl Breaker {
-    /// What to publish under that name. Making a record is a use of it, so it is kept from `now` on.
+    /// What to publish under that name. Counts as a use, so it is kept from `now` on.
     #[must_use]
-    pub fn record(&self, name: &DependencyName, now: Timestamp) -> Record {
+    pub fn record(&self, name: &DependencyName, now: Timestamp) -> BreakerRecord {
         let open_until = match self.mode {
             Mode::Open { until, .. } => Some(until),
             Mode::Closed(_) | Mode::HalfOpen { .. } => None,
         };
-        Record {
+        BreakerRecord {
             service_name: name.clone(),
             state: self.phase(),
             failure_count: self.failures(now),
@@ -124,34 +113,34 @@ impl Breaker {
         }
     }
 
-    /// Takes over the state of a record if it is newer than the breaker's own; its generation alone
-    /// if both are closed.
+    /// Adopts the state of a record if it is newer than the breaker's own; its generation alone if both are
+    /// closed.
     ///
-    /// Another node's clock may be wrong, so nothing in a record keeps the breaker open for longer
-    /// than its own settings would.
-    pub fn adopt(&mut self, record: &Record, settings: &BreakerSettings, now: Timestamp) -> Adopted {
+    /// Another node's clock may be wrong, so no record keeps the breaker open for longer than its own
+    /// settings would.
+    pub fn adopt(&mut self, record: &BreakerRecord, settings: &BreakerSettings, now: Timestamp) -> Adoption {
         if record.is_expired(now) || !self.is_older_than(record) {
-            return Adopted::Kept;
+            return Adoption::Kept;
         }
         self.generation = record.generation;
         self.last_failure_at = self.last_failure_at.max(record.last_failure_at);
         self.last_success_at = self.last_success_at.max(record.last_success_at);
         let from = self.phase();
-        if (from, record.state) == (Phase::Closed, Phase::Closed) {
-            return Adopted::CaughtUp;
+        if (from, record.state) == (BreakerPhase::Closed, BreakerPhase::Closed) {
+            return Adoption::CaughtUp;
         }
         let opened_at = record.opened_at.unwrap_or(now);
         let began_at = self.not_closed_since().unwrap_or(opened_at);
-        let outage = Outage { began_at, opened_at, failures: record.failure_count };
+        let outage = BreakerOutage { began_at, opened_at, failures: record.failure_count };
         self.mode = match record.state {
-            Phase::Closed => Mode::Closed(Tally::default()),
-            Phase::HalfOpen => Mode::HalfOpen { outage, since: now, leases: Vec::new(), successes: 0 },
-            Phase::Open => {
+            BreakerPhase::Closed => Mode::Closed(FailureTally::default()),
+            BreakerPhase::HalfOpen => Mode::HalfOpen { outage, since: now, leases: Vec::new(), successes: 0 },
+            BreakerPhase::Open => {
                 let until = record.open_until.unwrap_or(now).min(now + settings.open());
                 Mode::Open { outage, until }
             }
         };
-        Adopted::Taken(Transition {
+        Adoption::Taken(Transition {
             from,
             to: record.state,
             at: now,
@@ -160,13 +149,14 @@ impl Breaker {
         })
     }
 
-    fn is_older_than(&self, record: &Record) -> bool {
+    fn is_older_than(&self, record: &BreakerRecord) -> bool {
         match (record.generation, record.state).cmp(&(self.generation, self.phase())) {
             std::cmp::Ordering::Less => false,
             std::cmp::Ordering::Greater => true,
-            // Our own counts and leases are no part of a record: only a later opening tells us more.
+            // Our own counts and leases are no part of a record: only a later opening is new.
             std::cmp::Ordering::Equal => {
-                record.state == Phase::Open && record.opened_at > self.outage().map(|outage| outage.opened_at)
+                record.state == BreakerPhase::Open
+                    && record.opened_at > self.outage().map(|outage| outage.opened_at)
             }
         }
     }
@@ -184,7 +174,7 @@ mod tests {
 
     use super::*;
     use crate::policy::breaker::tests::{LIMIT, OPEN, START, in_a_row, just_opened, permit, settings};
-    use crate::policy::breaker::{Admission, CallEnd, Observation, State};
+    use crate::policy::breaker::{Admission, BreakerState, CallEnd, Observation};
 
     fn dependency() -> DependencyName {
         DependencyName::new("ntfy").expect("a name")
@@ -195,23 +185,23 @@ mod tests {
     }
 
     prop_compose! {
-        /// Records from a small world, so that ties are common.
+        /// Records with few distinct values, so that ties are common.
         fn any_record()(
-            state in prop_oneof![Just(Phase::Closed), Just(Phase::HalfOpen), Just(Phase::Open)],
+            state in prop_oneof![Just(BreakerPhase::Closed), Just(BreakerPhase::HalfOpen), Just(BreakerPhase::Open)],
             generation in 0_u64..3,
             failure_count in 0_u32..2,
             [last_failure_at, last_success_at] in prop::array::uniform2(prop::option::of(any_time())),
             [opened_at, open_until] in prop::array::uniform2(prop::option::of(any_time())),
             expires_at in any_time(),
-        ) -> Record {
-            Record {
+        ) -> BreakerRecord {
+            BreakerRecord {
                 service_name: dependency(), state, failure_count, last_failure_at, last_success_at,
                 opened_at, open_until, generation: Generation(generation), expires_at,
             }
         }
     }
 
-    fn merge(a: &Record, b: &Record) -> Record {
+    fn merge(a: &BreakerRecord, b: &BreakerRecord) -> BreakerRecord {
         if b.wins_over(a) { b.clone() } else { a.clone() }
     }
 
@@ -228,12 +218,12 @@ mod tests {
         #[test]
         fn breakers_adopt_alike_in_any_order(a in any_record(), b in any_record()) {
             let settings = settings(in_a_row(1));
-            let adopt = |records: [&Record; 3]| {
+            let adopt = |records: [&BreakerRecord; 3]| {
                 let mut breaker = Breaker::new();
                 for record in records {
                     breaker.adopt(record, &settings, START);
                 }
-                let Record { generation, state, .. } = breaker.record(&dependency(), START);
+                let BreakerRecord { generation, state, .. } = breaker.record(&dependency(), START);
                 (generation, state)
             };
             prop_assert_eq!(adopt([&a, &b, &b]), adopt([&b, &a, &b]));
@@ -245,7 +235,7 @@ mod tests {
             let mut breaker = Breaker::new();
             let open_until = Some(Timestamp::from_nanos(until_ns));
             let generation = Generation(generation);
-            breaker.adopt(&Record { open_until, generation, ..record }, &settings, START);
+            breaker.adopt(&BreakerRecord { open_until, generation, ..record }, &settings, START);
             let admission = breaker.admit(&settings, LIMIT, START + OPEN);
             prop_assert!(matches!(admission, Admission::Allowed(_)));
         }
@@ -262,51 +252,51 @@ mod tests {
                 + r#""last_success_at":null,"opened_at":"1970-01-12T13:46:40Z","#
                 + r#""open_until":"1970-01-12T13:46:50Z","generation":1,"expires_at":"1970-01-19T13:46:40Z"}"#
         );
-        assert_eq!(serde_json::from_str::<Record>(&json).expect("it can be read"), record);
-        assert!(serde_json::from_str::<Record>(&json.replace("ntfy", "n t f y")).is_err());
+        assert_eq!(serde_json::from_str::<BreakerRecord>(&json).expect("it can be read"), record);
+        assert!(serde_json::from_str::<BreakerRecord>(&json.replace("ntfy", "n t f y")).is_err());
     }
 
     #[test]
     fn a_record_is_taken_if_it_is_newer_and_alive() {
         let settings = settings(in_a_row(1));
-        let record = |state, generation| Record {
+        let record = |state, generation| BreakerRecord {
             state,
             generation: Generation(generation),
             ..just_opened(&settings).record(&dependency(), START)
         };
-        let expired = Record { expires_at: START, ..record(Phase::Open, 9) };
-        let reopened = Record { opened_at: Some(START + OPEN), ..record(Phase::Open, 1) };
+        let expired = BreakerRecord { expires_at: START, ..record(BreakerPhase::Open, 9) };
+        let reopened = BreakerRecord { opened_at: Some(START + OPEN), ..record(BreakerPhase::Open, 1) };
         #[rustfmt::skip]
         let cases = [
-            ("an earlier generation",           record(Phase::Open, 0),     None),
-            ("the same",                        record(Phase::Open, 1),     None),
-            ("as new and less cautious",        record(Phase::HalfOpen, 1), None),
-            ("as new, but opened later",        reopened,                   Some(Phase::Open)),
-            ("a newer one that closed",         record(Phase::Closed, 2),   Some(Phase::Closed)),
-            ("a newer one that tries",          record(Phase::HalfOpen, 2), Some(Phase::HalfOpen)),
+            ("an earlier generation",           record(BreakerPhase::Open, 0),     None),
+            ("the same",                        record(BreakerPhase::Open, 1),     None),
+            ("as new and less cautious",        record(BreakerPhase::HalfOpen, 1), None),
+            ("as new, but opened later",        reopened,                   Some(BreakerPhase::Open)),
+            ("a newer one that closed",         record(BreakerPhase::Closed, 2),   Some(BreakerPhase::Closed)),
+            ("a newer one that tries",          record(BreakerPhase::HalfOpen, 2), Some(BreakerPhase::HalfOpen)),
             ("a newer one that has expired",    expired.clone(),            None),
         ];
         for (name, record, expected) in cases {
             let mut breaker = just_opened(&settings);
             let taken = match breaker.adopt(&record, &settings, START) {
-                Adopted::Taken(transition) => Some(transition.to),
-                Adopted::CaughtUp => panic!("{name}: an open breaker cannot stay closed"),
-                Adopted::Kept => None,
+                Adoption::Taken(transition) => Some(transition.to),
+                Adoption::CaughtUp => panic!("{name}: an open breaker cannot stay closed"),
+                Adoption::Kept => None,
             };
             assert_eq!(taken, expected, "{name}");
-            assert_eq!(breaker.adopt(&record, &settings, START), Adopted::Kept, "{name}, once more");
+            assert_eq!(breaker.adopt(&record, &settings, START), Adoption::Kept, "{name}, once more");
         }
-        let ours = record(Phase::Closed, 0);
+        let ours = record(BreakerPhase::Closed, 0);
         assert!(ours.replaces(None, START));
         assert!(ours.replaces(Some(&expired), START), "what has expired is as good as nothing");
-        assert!(!ours.replaces(Some(&record(Phase::Open, 0)), START));
+        assert!(!ours.replaces(Some(&record(BreakerPhase::Open, 0)), START));
     }
 
     #[test]
     fn a_closed_breaker_keeps_its_count_when_another_closes() {
         let settings = settings(in_a_row(3));
         let fail = Observation::Failure(CallEnd::Final);
-        let closed = |generation| Record {
+        let closed = |generation| BreakerRecord {
             generation: Generation(generation),
             ..Breaker::new().record(&dependency(), START)
         };
@@ -315,12 +305,12 @@ mod tests {
         for failed in [first, second] {
             assert_eq!(breaker.settle(failed, fail, &settings, START), None);
         }
-        assert_eq!(breaker.adopt(&closed(0), &settings, START), Adopted::Kept, "it is not newer");
-        assert_eq!(breaker.adopt(&closed(3), &settings, START), Adopted::CaughtUp);
-        assert_eq!(breaker.adopt(&closed(3), &settings, START), Adopted::Kept, "once more");
+        assert_eq!(breaker.adopt(&closed(0), &settings, START), Adoption::Kept, "it is not newer");
+        assert_eq!(breaker.adopt(&closed(3), &settings, START), Adoption::CaughtUp);
+        assert_eq!(breaker.adopt(&closed(3), &settings, START), Adoption::Kept, "once more");
         assert_eq!(breaker.generation(), Generation(3));
         assert_eq!(breaker.settle(in_flight, fail, &settings, START), None, "it began before the news");
-        assert_eq!(breaker.state(START), State::Closed { failures: 2 });
+        assert_eq!(breaker.state(START), BreakerState::Closed { failures: 2 });
         let third = permit(breaker.admit(&settings, LIMIT, START));
         let opened = breaker.settle(third, fail, &settings, START).expect("the third in a row");
         assert_eq!((opened.failures, opened.generation), (3, Generation(4)));
@@ -333,7 +323,7 @@ mod tests {
         let in_flight = permit(other.admit(&settings, LIMIT, START));
         one.trip_by_hand(&settings, START);
         other.adopt(&one.record(&dependency(), START), &settings, START);
-        assert_eq!(other.state(START), State::Open { until: START + OPEN });
+        assert_eq!(other.state(START), BreakerState::Open { until: START + OPEN });
         assert_eq!(other.settle(in_flight, Observation::Success, &settings, START), None);
 
         let then = START + OPEN;
@@ -346,7 +336,7 @@ mod tests {
         let [ours, theirs] = [&one, &other].map(|breaker| breaker.record(&dependency(), then));
         one.adopt(&theirs, &settings, then);
         other.adopt(&ours, &settings, then);
-        assert_eq!(one.state(then), State::Open { until: then + OPEN });
+        assert_eq!(one.state(then), BreakerState::Open { until: then + OPEN });
         assert_eq!(other.state(then), one.state(then));
         assert_eq!(one.generation(), other.generation());
     }

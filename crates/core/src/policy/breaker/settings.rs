@@ -1,7 +1,7 @@
-//! When a breaker opens, for how long, and what closes it again.
+//! When a breaker opens, for how long, and what closes it.
 //!
-//! Settings are checked when they are made and never change, so the state machine has no case for a
-//! breaker that could never open or never close.
+//! Settings are validated on construction and never change, so the state machine has no case for a breaker
+//! that could never open or never close.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -9,7 +9,6 @@ use std::time::Duration;
 use crate::limits;
 use crate::text::Share;
 
-/// The settings of one breaker; checked when they were made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BreakerSettings {
     trip: Trip,
@@ -17,124 +16,91 @@ pub struct BreakerSettings {
     probes: NonZeroU32,
     close_after: NonZeroU32,
     reset: Option<Duration>,
-    count: Count,
+    count: CountingUnit,
 }
 
-/// What opens a breaker.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Trip {
-    /// That many failures in a row.
     Consecutive(NonZeroU32),
-    /// That many failures within a sliding time, successes between them or not.
+    /// That many failures within a sliding time, whatever the successes between them.
     Failures {
-        /// How many.
         count: NonZeroU32,
-        /// Within which time.
         within: Duration,
     },
     /// That share of the calls within a sliding time, once there are enough of them.
     FailureRate {
-        /// Which share.
         share: Share,
-        /// Of at least that many calls.
         of_at_least: NonZeroU32,
-        /// Within which time.
         within: Duration,
     },
 }
 
 /// What counts as one observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Count {
-    /// Every attempt.
+pub enum CountingUnit {
     Attempt,
     /// A whole retried call, once, by its last attempt.
     Call,
 }
 
-/// Settings as they are written, before anyone has looked at them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RawBreaker {
-    /// What opens it.
     pub trip: Trip,
-    /// How long it stays open.
     pub open: Duration,
-    /// How many calls may be out at once while it is half-open.
     pub probes: u32,
-    /// How many successes in a row close it; as many as `probes` if not given.
+    /// Successes in a row that close it; `None` is as many as `probes`.
     pub close_after: Option<u32>,
-    /// After how long without a failure the failures so far are forgotten, if ever.
+    /// The failures so far are forgotten after that long without another; `None` is never.
     pub reset: Option<Duration>,
-    /// What counts as one observation.
-    pub count: Count,
+    pub count: CountingUnit,
 }
 
-/// Why settings make no breaker.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidBreaker {
-    /// It would be half-open the moment it opens.
     #[error("`open` is 0s, so the breaker would never hold a call back")]
     ZeroOpen,
-    /// No two failures lie within no time.
     #[error("`within` is 0s, so no two calls would ever be counted together")]
     ZeroWithin,
-    /// Every failure would be forgotten at once.
     #[error("`reset` is 0s, so no two failures would ever be counted together")]
     ZeroReset,
-    /// None, and it never closes; too many, and nothing is held back.
     #[error("`probes` is {given}: it must be from 1 to {max}", max = limits::PROBES_MAX)]
-    ProbesOutOfRange {
-        /// What was asked for.
-        given: u32,
-    },
-    /// It would close without a success.
+    ProbesOutOfRange { given: u32 },
     #[error("`close_after` is 0, so the breaker would close without a success")]
     ZeroCloseAfter,
-    /// More times than a breaker remembers.
     #[error("a trip waits for at most {max} failures, not {given}", max = limits::TRIP_FAILURES_MAX)]
-    TooManyFailures {
-        /// What was asked for.
-        given: u32,
-    },
-    /// Any call would open it.
+    TooManyFailures { given: u32 },
     #[error("a failure rate of 0% would open the breaker without a failure")]
     ZeroShare,
 }
 
 impl BreakerSettings {
-    /// What opens it.
     #[must_use]
     pub const fn trip(&self) -> Trip {
         self.trip
     }
 
-    /// How long it stays open.
     #[must_use]
     pub const fn open(&self) -> Duration {
         self.open
     }
 
-    /// How many calls may be out at once while it is half-open.
     #[must_use]
     pub const fn probes(&self) -> NonZeroU32 {
         self.probes
     }
 
-    /// How many successes in a row close it.
     #[must_use]
     pub const fn close_after(&self) -> NonZeroU32 {
         self.close_after
     }
 
-    /// After how long without a failure the failures so far are forgotten, if ever.
     #[must_use]
     pub const fn reset(&self) -> Option<Duration> {
         self.reset
     }
 
-    /// What counts as one observation.
     #[must_use]
-    pub const fn count(&self) -> Count {
+    pub const fn count(&self) -> CountingUnit {
         self.count
     }
 }
@@ -186,7 +152,7 @@ mod tests {
             probes: 3,
             close_after: None,
             reset: None,
-            count: Count::Attempt,
+            count: CountingUnit::Attempt,
         }
     }
 

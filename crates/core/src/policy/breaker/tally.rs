@@ -1,10 +1,10 @@
 //! What a closed breaker remembers of its calls, and whether that is enough to open it.
 //!
-//! - It counts in the way its trip asks for, and starts anew when a new rule book asks for another.
-//! - Only a failure opens a breaker: the trip is judged when one is counted, never on a success,
-//!   though a success may be the call that makes a failure rate's minimum.
-//! - Memory is bounded: one number, the last N failure times, or a window of fixed size. Counting a
-//!   success never allocates.
+//! - It counts as its trip requires, and starts again when a new rule book has another trip.
+//! - Only a failure opens a breaker: the trip is judged when one is counted, never on a success, though a
+//!   success may be the call that reaches a failure rate's minimum.
+//! - Memory is bounded: one number, the last N failure times, or a window of fixed size. Counting a success
+//!   never allocates.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -15,21 +15,17 @@ use super::settings::{BreakerSettings, Trip};
 use crate::policy::window::CallWindow;
 use crate::time::Timestamp;
 
-/// The calls that count towards the next trip.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Tally {
-    counts: Counts,
+pub(super) struct FailureTally {
+    counts: TripCounts,
     /// By then, unless another failure comes, the failures so far are forgotten.
     clears_at: Timestamp,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Counts {
-    /// Failures in a row.
+enum TripCounts {
     InARow(u32),
-    /// When the last failures were.
     Times(FailureTimes),
-    /// All calls of the last so many seconds.
     Calls(CallWindow),
 }
 
@@ -40,100 +36,89 @@ struct FailureTimes {
     within: Duration,
 }
 
-/// What a failure does to a closed breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Judgement {
-    /// It stays closed.
+pub(super) enum TripJudgement {
     Holds,
-    /// It opens, after that many failures.
-    Trips {
-        /// How many were counted.
-        failures: u32,
-    },
+    Trips { failures: u32 },
 }
 
-impl Default for Tally {
+impl Default for FailureTally {
     fn default() -> Self {
-        Self { counts: Counts::InARow(0), clears_at: Timestamp::NEVER }
+        Self { counts: TripCounts::InARow(0), clears_at: Timestamp::NEVER }
     }
 }
 
-impl Tally {
-    /// Counts a success.
+impl FailureTally {
     #[inline]
     pub(super) fn success(&mut self, trip: Trip, now: Timestamp) {
         match self.counts_for(trip, now) {
-            Counts::InARow(failures) => *failures = 0,
-            Counts::Times(_) => {}
-            Counts::Calls(window) => window.count_call(now),
+            TripCounts::InARow(failures) => *failures = 0,
+            TripCounts::Times(_) => {}
+            TripCounts::Calls(window) => window.count_call(now),
         }
     }
 
-    /// What one more success would do.
     pub(super) fn on_success(&self, trip: Trip) -> OnSuccess {
         if !self.counts.fit(trip) {
             return OnSuccess::Changes;
         }
         match &self.counts {
-            Counts::InARow(0) | Counts::Times(_) => OnSuccess::Nothing,
-            Counts::InARow(_) => OnSuccess::Changes,
-            Counts::Calls(window) => OnSuccess::Counts { alike_until: window.counts_alike_until() },
+            TripCounts::InARow(0) | TripCounts::Times(_) => OnSuccess::Nothing,
+            TripCounts::InARow(_) => OnSuccess::Changes,
+            TripCounts::Calls(window) => OnSuccess::Counts { alike_until: window.counts_alike_until() },
         }
     }
 
-    /// Counts several successes at once.
     pub(super) fn successes(&mut self, count: u32, trip: Trip, at: Timestamp) {
         match self.counts_for(trip, at) {
-            Counts::InARow(failures) => *failures = 0,
-            Counts::Times(_) => {}
-            Counts::Calls(window) => window.count_calls(count, at),
+            TripCounts::InARow(failures) => *failures = 0,
+            TripCounts::Times(_) => {}
+            TripCounts::Calls(window) => window.count_calls(count, at),
         }
     }
 
-    /// Counts a failure and judges the trip.
-    pub(super) fn failure(&mut self, settings: &BreakerSettings, now: Timestamp) -> Judgement {
+    pub(super) fn failure(&mut self, settings: &BreakerSettings, now: Timestamp) -> TripJudgement {
         if now >= self.clears_at {
             self.forget_failures();
         }
         self.clears_at = settings.reset().map_or(Timestamp::NEVER, |reset| now + reset);
         let trip = settings.trip();
         if self.counts_for(trip, now).count_failure(trip, now) {
-            Judgement::Trips { failures: self.failures(now) }
+            TripJudgement::Trips { failures: self.failures(now) }
         } else {
-            Judgement::Holds
+            TripJudgement::Holds
         }
     }
 
-    /// How many failures count at this moment.
     pub(super) fn failures(&self, now: Timestamp) -> u32 {
         if now >= self.clears_at {
             return 0;
         }
         match &self.counts {
-            Counts::InARow(failures) => *failures,
-            Counts::Times(failures) => failures.count(now),
-            Counts::Calls(window) => window.calls(now).failed,
+            TripCounts::InARow(failures) => *failures,
+            TripCounts::Times(failures) => failures.count(now),
+            TripCounts::Calls(window) => window.calls(now).failed,
         }
     }
 
     #[inline]
-    fn counts_for(&mut self, trip: Trip, now: Timestamp) -> &mut Counts {
+    fn counts_for(&mut self, trip: Trip, now: Timestamp) -> &mut TripCounts {
         if !self.counts.fit(trip) {
-            self.counts = Counts::new(trip, now);
+            self.counts = TripCounts::new(trip, now);
         }
         &mut self.counts
     }
 
     fn forget_failures(&mut self) {
         match &mut self.counts {
-            Counts::InARow(failures) => *failures = 0,
-            Counts::Times(failures) => failures.times.clear(),
-            Counts::Calls(window) => window.forget_failures(),
+            TripCounts::InARow(failures) => *failures = 0,
+            TripCounts::Times(failures) => failures.times.clear(),
+            TripCounts::Calls(window) => window.forget_failures(),
         }
     }
 }
 
-impl Counts {
+impl TripCounts {
     fn new(trip: Trip, now: Timestamp) -> Self {
         match trip {
             Trip::Consecutive(_) => Self::InARow(0),
@@ -152,7 +137,6 @@ impl Counts {
         }
     }
 
-    /// Counts a failure and says whether that is one too many.
     fn count_failure(&mut self, trip: Trip, now: Timestamp) -> bool {
         match (self, trip) {
             (Self::InARow(failures), Trip::Consecutive(count)) => {

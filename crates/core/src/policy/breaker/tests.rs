@@ -20,7 +20,7 @@ fn number(n: u32) -> NonZeroU32 {
 }
 
 fn raw(trip: Trip) -> RawBreaker {
-    RawBreaker { trip, open: OPEN, probes: 1, close_after: None, reset: None, count: Count::Attempt }
+    RawBreaker { trip, open: OPEN, probes: 1, close_after: None, reset: None, count: CountingUnit::Attempt }
 }
 
 pub(super) fn settings(raw: RawBreaker) -> BreakerSettings {
@@ -87,9 +87,11 @@ fn play(settings: &BreakerSettings, script: &str) -> String {
         }
     }
     let state = match breaker.state(now) {
-        State::Closed { failures } => format!("closed, {failures} failed"),
-        State::Open { until } => format!("open for {:?}", until.since(now)),
-        State::HalfOpen { probes_out, successes } => format!("half-open, {probes_out} out, {successes} ok"),
+        BreakerState::Closed { failures } => format!("closed, {failures} failed"),
+        BreakerState::Open { until } => format!("open for {:?}", until.since(now)),
+        BreakerState::HalfOpen { probes_out, successes } => {
+            format!("half-open, {probes_out} out, {successes} ok")
+        }
     };
     format!("{state}, {} changes", breaker.generation().0)
 }
@@ -159,7 +161,7 @@ fn what_closes_it_again() {
         ("one probe, the rest wait",         in_a_row(1), "fail +10s >a held held",              "half-open, 1 out, 0 ok, 2 changes"),
         ("its success closes",               in_a_row(1), "fail +10s ok",                        "closed, 0 failed, 3 changes"),
         ("its failure opens anew",           in_a_row(1), "fail +10s >a +3s a:fail held",        "open for 10s, 3 changes"),
-        ("even one that will be retried",    RawBreaker { count: Count::Call, ..in_a_row(1) },
+        ("even one that will be retried",    RawBreaker { count: CountingUnit::Call, ..in_a_row(1) },
                                                           "fail +10s will-retry",                "open for 10s, 3 changes"),
         ("a refused message shows health",   in_a_row(1), "fail +10s answered",                  "closed, 0 failed, 3 changes"),
         ("our own fault decides nothing",    in_a_row(1), "fail +10s silent silent",             "half-open, 0 out, 0 ok, 2 changes"),
@@ -198,7 +200,7 @@ fn what_closes_it_again() {
 fn what_is_forgotten_and_what_counts_once() {
     let minute = Duration::from_mins(1);
     let five = Some(Duration::from_secs(5));
-    let by_call = RawBreaker { count: Count::Call, ..in_a_row(2) };
+    let by_call = RawBreaker { count: CountingUnit::Call, ..in_a_row(2) };
     #[rustfmt::skip]
     check(&[
         ("no reset, no forgetting",        in_a_row(2),                                    "fail +1000h fail",         "open for 10s, 1 changes"),
@@ -225,7 +227,7 @@ fn a_new_trip_counts_anew() {
         let seen = Observation::Failure(CallEnd::Final);
         assert_eq!(breaker.settle(permit, seen, settings, START), None);
     }
-    assert_eq!(breaker.state(START), State::Closed { failures: 1 });
+    assert_eq!(breaker.state(START), BreakerState::Closed { failures: 1 });
 }
 
 #[test]
@@ -239,20 +241,20 @@ fn changes_are_told() {
         Some(Transition { from, to, at, generation: Generation(generation), failures })
     };
     let opened = breaker.settle(second, fail, &settings, START);
-    assert_eq!(opened, told(Phase::Closed, Phase::Open, START, 1, 2));
+    assert_eq!(opened, told(BreakerPhase::Closed, BreakerPhase::Open, START, 1, 2));
 
     let then = START + OPEN;
     let first = permit(breaker.admit(&settings, LIMIT, then));
-    assert_eq!(breaker.transition_by(&first), told(Phase::Open, Phase::HalfOpen, then, 2, 2));
+    assert_eq!(breaker.transition_by(&first), told(BreakerPhase::Open, BreakerPhase::HalfOpen, then, 2, 2));
     let second = permit(breaker.admit(&settings, LIMIT, then));
     assert!(second.is_probe());
     assert_eq!(breaker.transition_by(&second), None, "it is told once");
     let reopened = breaker.settle(first, fail, &settings, then);
-    assert_eq!(reopened, told(Phase::HalfOpen, Phase::Open, then, 3, 3));
+    assert_eq!(reopened, told(BreakerPhase::HalfOpen, BreakerPhase::Open, then, 3, 3));
     assert_eq!(breaker.not_closed_since(), Some(START), "the outage goes on");
 
     let later = then + OPEN;
-    for expected in [None, told(Phase::HalfOpen, Phase::Closed, later, 5, 3)] {
+    for expected in [None, told(BreakerPhase::HalfOpen, BreakerPhase::Closed, later, 5, 3)] {
         let permit = permit(breaker.admit(&settings, LIMIT, later));
         assert_eq!(breaker.settle(permit, Observation::Success, &settings, later), expected);
     }

@@ -3,19 +3,19 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::policy::answer::Headers;
+use crate::policy::answer::AnswerHeaders;
 use crate::policy::rule::{HeaderMatch, StatusRange};
 
-fn answer(what: What<'_>) -> Answer<'_> {
-    Answer { what, message: "it said no", retry_after: None }
+fn answer(what: AnswerKind<'_>) -> TargetAnswer<'_> {
+    TargetAnswer { what, message: "it said no", retry_after: None }
 }
 
-fn http(status: u16) -> What<'static> {
-    What::Http { status, headers: &(), body: "" }
+fn http(status: u16) -> AnswerKind<'static> {
+    AnswerKind::Http { status, headers: &(), body: "" }
 }
 
-fn with_headers(status: u16, headers: &dyn Headers) -> What<'_> {
-    What::Http { status, headers, body: "" }
+fn with_headers(status: u16, headers: &dyn AnswerHeaders) -> AnswerKind<'_> {
+    AnswerKind::Http { status, headers, body: "" }
 }
 
 fn failure(outcome: Outcome) -> Failure {
@@ -25,7 +25,7 @@ fn failure(outcome: Outcome) -> Failure {
     }
 }
 
-fn meaning(what: What<'_>) -> Option<(Category, String)> {
+fn meaning(what: AnswerKind<'_>) -> Option<(Category, String)> {
     match classify(&answer(what), &[], Category::Transient) {
         Outcome::Delivered { matched } => {
             assert_eq!(matched, None);
@@ -80,40 +80,40 @@ fn every_status_has_its_category() {
 #[test]
 fn everything_else_has_its_category_too() {
     use Category::{Fatal, Internal, Invalid, Permanent, RateLimited, Transient, Unknown};
-    let reported = |code| What::Reported { code };
+    let reported = |code| AnswerKind::Reported { code };
     #[rustfmt::skip]
     let cases = [
-        ("no answer",            What::Transport(TransportError::Timeout(CallPart::Whole)), Transient, codes::NETWORK_TIMEOUT),
-        ("nobody listens",       What::Transport(TransportError::Refused),     Transient, codes::CONNECTION_REFUSED),
-        ("broken off",           What::Transport(TransportError::Reset),       Transient, codes::CONNECTION_RESET),
-        ("hung up",              What::Transport(TransportError::ClosedEarly), Transient, codes::CONNECTION_RESET),
-        ("no such name",         What::Transport(TransportError::Dns),         Transient, codes::DNS_FAILURE),
-        ("bad handshake",        What::Transport(TransportError::Tls),         Transient, codes::TLS_FAILURE),
-        ("no way there",         What::Transport(TransportError::Unreachable), Transient, codes::NETWORK_UNREACHABLE),
-        ("no leave to call",     What::Transport(TransportError::AddressRefused), Fatal,  codes::ADDRESS_REFUSED),
-        ("gibberish",            What::Transport(TransportError::Protocol),    Unknown,   codes::PROTOCOL_ERROR),
-        ("a crash",              What::Process(Exit::Code(1)),                 Unknown,   codes::PROCESS_CRASHED),
-        ("a negative status",    What::Process(Exit::Code(-1)),                Unknown,   codes::PROCESS_CRASHED),
-        ("a signal",             What::Process(Exit::Signal(9)),               Unknown,   codes::PROCESS_KILLED),
-        ("no memory",            What::Process(Exit::OutOfMemory),             Unknown,   codes::OUT_OF_MEMORY),
-        ("its own report",       What::Process(Exit::ReportedError),           Unknown,   codes::PROCESS_ERROR),
-        ("never started",        What::Process(Exit::SpawnFailed),             Permanent, codes::SPAWN_FAILED),
-        ("an election",          What::Broker(BrokerError::LeaderElection),    Transient, codes::LEADER_ELECTION),
-        ("no broker",            What::Broker(BrokerError::Unavailable),       Transient, codes::BROKER_UNAVAILABLE),
-        ("a slow broker",        What::Broker(BrokerError::TimedOut),          Transient, codes::NETWORK_TIMEOUT),
-        ("a quota",              What::Broker(BrokerError::QuotaExceeded),     RateLimited, codes::QUOTA_EXCEEDED),
-        ("a throttled store",    What::Broker(BrokerError::StoreThrottled),    Transient, codes::STORE_THROTTLED),
-        ("no such queue",        What::Broker(BrokerError::QueueNotFound),     Fatal,     codes::QUEUE_NOT_FOUND),
-        ("not ours",             What::Broker(BrokerError::Unauthorized),      Fatal,     codes::UNAUTHORIZED),
-        ("too large",            What::Broker(BrokerError::MessageTooLarge),   Permanent, codes::MESSAGE_TOO_LARGE),
-        ("not wanted",           What::Broker(BrokerError::Refused),           Permanent, codes::MESSAGE_REFUSED),
-        ("another complaint",    What::Broker(BrokerError::Other),             Unknown,   codes::UNKNOWN_ERROR),
-        ("does not parse",       What::Malformed(Malformed::DoesNotParse),     Invalid,   codes::DESERIALIZATION_FAILED),
-        ("violates its schema",  What::Malformed(Malformed::ViolatesSchema),   Invalid,   codes::SCHEMA_VIOLATION),
-        ("a bad signature",      What::SignatureInvalid,                       Permanent, codes::SIGNATURE_INVALID),
-        ("no configuration",     What::ConfigMissing,                          Fatal,     codes::CONFIG_MISSING),
-        ("no secret",            What::SecretUnavailable,                      Transient, codes::SECRET_UNAVAILABLE),
-        ("our own fault",        What::Internal,                               Internal,  codes::INTERNAL_ERROR),
+        ("no answer",            AnswerKind::Transport(TransportError::Timeout(CallPart::Whole)), Transient, codes::NETWORK_TIMEOUT),
+        ("nobody listens",       AnswerKind::Transport(TransportError::Refused),     Transient, codes::CONNECTION_REFUSED),
+        ("broken off",           AnswerKind::Transport(TransportError::Reset),       Transient, codes::CONNECTION_RESET),
+        ("hung up",              AnswerKind::Transport(TransportError::ClosedEarly), Transient, codes::CONNECTION_RESET),
+        ("no such name",         AnswerKind::Transport(TransportError::Dns),         Transient, codes::DNS_FAILURE),
+        ("bad handshake",        AnswerKind::Transport(TransportError::Tls),         Transient, codes::TLS_FAILURE),
+        ("no way there",         AnswerKind::Transport(TransportError::Unreachable), Transient, codes::NETWORK_UNREACHABLE),
+        ("no leave to call",     AnswerKind::Transport(TransportError::AddressRefused), Fatal,  codes::ADDRESS_REFUSED),
+        ("gibberish",            AnswerKind::Transport(TransportError::Protocol),    Unknown,   codes::PROTOCOL_ERROR),
+        ("a crash",              AnswerKind::Process(Exit::Code(1)),                 Unknown,   codes::PROCESS_CRASHED),
+        ("a negative status",    AnswerKind::Process(Exit::Code(-1)),                Unknown,   codes::PROCESS_CRASHED),
+        ("a signal",             AnswerKind::Process(Exit::Signal(9)),               Unknown,   codes::PROCESS_KILLED),
+        ("no memory",            AnswerKind::Process(Exit::OutOfMemory),             Unknown,   codes::OUT_OF_MEMORY),
+        ("its own report",       AnswerKind::Process(Exit::ReportedError),           Unknown,   codes::PROCESS_ERROR),
+        ("never started",        AnswerKind::Process(Exit::SpawnFailed),             Permanent, codes::SPAWN_FAILED),
+        ("an election",          AnswerKind::Broker(BrokerError::LeaderElection),    Transient, codes::LEADER_ELECTION),
+        ("no broker",            AnswerKind::Broker(BrokerError::Unavailable),       Transient, codes::BROKER_UNAVAILABLE),
+        ("a slow broker",        AnswerKind::Broker(BrokerError::TimedOut),          Transient, codes::NETWORK_TIMEOUT),
+        ("a quota",              AnswerKind::Broker(BrokerError::QuotaExceeded),     RateLimited, codes::QUOTA_EXCEEDED),
+        ("a throttled store",    AnswerKind::Broker(BrokerError::StoreThrottled),    Transient, codes::STORE_THROTTLED),
+        ("no such queue",        AnswerKind::Broker(BrokerError::QueueNotFound),     Fatal,     codes::QUEUE_NOT_FOUND),
+        ("not ours",             AnswerKind::Broker(BrokerError::Unauthorized),      Fatal,     codes::UNAUTHORIZED),
+        ("too large",            AnswerKind::Broker(BrokerError::MessageTooLarge),   Permanent, codes::MESSAGE_TOO_LARGE),
+        ("not wanted",           AnswerKind::Broker(BrokerError::Refused),           Permanent, codes::MESSAGE_REFUSED),
+        ("another complaint",    AnswerKind::Broker(BrokerError::Other),             Unknown,   codes::UNKNOWN_ERROR),
+        ("does not parse",       AnswerKind::Malformed(MalformedEvent::DoesNotParse),     Invalid,   codes::DESERIALIZATION_FAILED),
+        ("violates its schema",  AnswerKind::Malformed(MalformedEvent::ViolatesSchema),   Invalid,   codes::SCHEMA_VIOLATION),
+        ("a bad signature",      AnswerKind::SignatureInvalid,                       Permanent, codes::SIGNATURE_INVALID),
+        ("no configuration",     AnswerKind::ConfigMissing,                          Fatal,     codes::CONFIG_MISSING),
+        ("no secret",            AnswerKind::SecretUnavailable,                      Transient, codes::SECRET_UNAVAILABLE),
+        ("our own fault",        AnswerKind::Internal,                               Internal,  codes::INTERNAL_ERROR),
         ("a relay's timeout",    reported("RELAY_TIMEOUT"),                    Transient, "RELAY_TIMEOUT"),
         ("no relay",             reported("DHT_UNAVAILABLE"),                  Transient, "DHT_UNAVAILABLE"),
         ("for the moment",       reported("TEMPORARY_FAILURE"),                Transient, "TEMPORARY_FAILURE"),
@@ -134,8 +134,8 @@ fn everything_else_has_its_category_too() {
     for (name, what, category, code) in cases {
         assert_eq!(meaning(what), Some((category, code.to_owned())), "{name}");
     }
-    assert_eq!(meaning(What::Process(Exit::Code(0))), None, "exit 0 is a success");
-    assert_eq!(meaning(What::Taken), None, "what a broker took is delivered");
+    assert_eq!(meaning(AnswerKind::Process(Exit::Code(0))), None, "exit 0 is a success");
+    assert_eq!(meaning(AnswerKind::Taken), None, "what a broker took is delivered");
 }
 
 /// The names of all constants in `category::codes`, from its source: a list of them could be forgotten.
@@ -171,7 +171,7 @@ fn every_code_means_the_same_whoever_says_it() {
     let statuses = (0..=600).filter(|status| !(200..300).contains(status)).map(http);
     for what in statuses {
         let (category, code) = meaning(what).expect("no success");
-        let reported = meaning(What::Reported { code: &code });
+        let reported = meaning(AnswerKind::Reported { code: &code });
         assert_eq!(reported, Some((category, code.clone())), "{what:?}");
     }
 }
@@ -179,11 +179,11 @@ fn every_code_means_the_same_whoever_says_it() {
 #[test]
 fn a_rule_says_what_a_timeout_is() {
     let said = |what| failure(classify(&answer(what), &[], Category::Unknown)).category;
-    assert_eq!(said(What::Transport(TransportError::Timeout(CallPart::Headers))), Category::Unknown);
-    assert_eq!(said(What::Broker(BrokerError::TimedOut)), Category::Unknown);
-    assert_eq!(said(What::Reported { code: "RELAY_TIMEOUT" }), Category::Unknown);
-    assert_eq!(said(What::Process(Exit::TimeLimit)), Category::Unknown);
-    assert_eq!(said(What::Reported { code: codes::TIME_LIMIT_EXCEEDED }), Category::Unknown);
+    assert_eq!(said(AnswerKind::Transport(TransportError::Timeout(CallPart::Headers))), Category::Unknown);
+    assert_eq!(said(AnswerKind::Broker(BrokerError::TimedOut)), Category::Unknown);
+    assert_eq!(said(AnswerKind::Reported { code: "RELAY_TIMEOUT" }), Category::Unknown);
+    assert_eq!(said(AnswerKind::Process(Exit::TimeLimit)), Category::Unknown);
+    assert_eq!(said(AnswerKind::Reported { code: codes::TIME_LIMIT_EXCEEDED }), Category::Unknown);
     assert_eq!(said(http(504)), Category::Transient, "their timeout is not ours");
 }
 
@@ -199,15 +199,17 @@ fn connections_that_fail_are_told_from_answers_that_do_not_please() {
         TransportError::Timeout(CallPart::Connect),
         TransportError::Timeout(CallPart::Tls),
     ] {
-        assert_eq!(link(What::Transport(error)), Connection::Failed, "{error:?}");
+        assert_eq!(link(AnswerKind::Transport(error)), ConnectionStatus::Failed, "{error:?}");
     }
-    for what in [http(503), What::Transport(TransportError::Timeout(CallPart::Whole)), What::Internal] {
-        assert_eq!(link(what), Connection::Made, "{what:?}");
+    for what in
+        [http(503), AnswerKind::Transport(TransportError::Timeout(CallPart::Whole)), AnswerKind::Internal]
+    {
+        assert_eq!(link(what), ConnectionStatus::Made, "{what:?}");
     }
-    assert_eq!(link(What::SecretUnavailable), Connection::NotTried);
+    assert_eq!(link(AnswerKind::SecretUnavailable), ConnectionStatus::NotTried);
 }
 
-fn row(line: u32, when: Matcher, meaning: Meaning) -> Override {
+fn row(line: u32, when: Matcher, meaning: OverrideMeaning) -> Override {
     Override { when: when.into(), meaning, code: None, because: None, position: Position { line, column: 3 } }
 }
 
@@ -225,17 +227,17 @@ fn header(name: &str, value: Option<&str>) -> Matcher {
 }
 
 fn code(code: &'static str) -> Matcher {
-    Matcher { code: Some(Code::of(code)), ..Matcher::default() }
+    Matcher { code: Some(FailureCode::of(code)), ..Matcher::default() }
 }
 
 #[test]
 fn the_first_row_that_fits_wins() {
     use Category::{Permanent, Transient};
-    let transient = Meaning::Failure(Transient);
-    let permanent = Meaning::Failure(Permanent);
+    let transient = OverrideMeaning::Failure(Transient);
+    let permanent = OverrideMeaning::Failure(Permanent);
     let both = |status, text| Matcher { message: pattern(text).message, ..statuses(status, status) };
     let book = [
-        row(1, both(409, "already there"), Meaning::Delivered),
+        row(1, both(409, "already there"), OverrideMeaning::Delivered),
         row(2, statuses(409, 409), transient),
         row(3, header("x-lock", Some("held")), transient),
         row(4, header("x-broken", None), permanent),
@@ -247,7 +249,7 @@ fn the_first_row_that_fits_wins() {
     let lock = [("X-Lock", " held ")];
     let free = [("X-Lock", "free")];
     let broken = [("x-broken", "")];
-    let in_body = |status, body| What::Http { status, headers: &(), body };
+    let in_body = |status, body| AnswerKind::Http { status, headers: &(), body };
     #[rustfmt::skip]
     let cases = [
         ("status and body fit",                 in_body(409, "{\"e\":\"already there\"}"), Some(1), None),
@@ -255,13 +257,13 @@ fn the_first_row_that_fits_wins() {
         ("a header with its value",             with_headers(400, &lock),  Some(3), Some(Transient)),
         ("another value does not fit",          with_headers(400, &free),  None,    Some(Permanent)),
         ("a header of any value",               with_headers(503, &broken), Some(4), Some(Permanent)),
-        ("a code",                              What::Reported { code: "UNKNOWN_ERROR" }, Some(5), Some(Transient)),
+        ("a code",                              AnswerKind::Reported { code: "UNKNOWN_ERROR" }, Some(5), Some(Transient)),
         ("a pattern in the body",               in_body(400, "DEADLOCK found"), Some(6), Some(Transient)),
         ("a range that names a success",        http(202),                 Some(7), Some(Permanent)),
         ("a pattern leaves a success alone",    in_body(200, "deadlock"),  None,    None),
         ("a header leaves a success alone",     with_headers(200, &broken), None,   None),
         ("a range",                             http(503),                 Some(8), Some(Permanent)),
-        ("a status row needs a status",         What::Transport(TransportError::Refused), None, Some(Transient)),
+        ("a status row needs a status",         AnswerKind::Transport(TransportError::Refused), None, Some(Transient)),
     ];
     for (name, what, line, expected) in cases {
         let (matched, category) = match classify(&answer(what), &book, Transient) {
@@ -275,8 +277,8 @@ fn the_first_row_that_fits_wins() {
 #[test]
 fn a_row_keeps_what_it_replaced_and_may_name_a_code() {
     let renamed = Override {
-        code: Some(Code::of("LOCKED")),
-        ..row(4, statuses(200, 423), Meaning::Failure(Category::Transient))
+        code: Some(FailureCode::of("LOCKED")),
+        ..row(4, statuses(200, 423), OverrideMeaning::Failure(Category::Transient))
     };
     let classified = |status| {
         failure(classify(&answer(http(status)), std::slice::from_ref(&renamed), Category::Transient))
@@ -295,18 +297,18 @@ fn only_some_may_ask_us_to_wait() {
         ("503",                  http(503), minute,        Some(minute)),
         ("529",                  http(529), minute,        Some(minute)),
         ("403 that asks",        http(403), minute,        Some(minute)),
-        ("a broker's quota",     What::Broker(BrokerError::QuotaExceeded), minute, Some(minute)),
+        ("a broker's quota",     AnswerKind::Broker(BrokerError::QuotaExceeded), minute, Some(minute)),
         ("500 may not",          http(500), minute,        None),
         ("404 may not",          http(404), minute,        None),
         ("not for ever",         http(429), Duration::MAX, Some(limits::RETRY_AFTER_MAX)),
     ];
     for (name, what, asked, expected) in cases {
-        let answer = Answer { what, message: "", retry_after: Some(asked) };
+        let answer = TargetAnswer { what, message: "", retry_after: Some(asked) };
         let failed = failure(classify(&answer, &[], Category::Transient));
         assert_eq!(failed.retry_after, expected, "{name}");
     }
-    let asking = Answer { what: http(500), message: "", retry_after: Some(minute) };
-    let book = [row(1, statuses(500, 500), Meaning::Failure(Category::RateLimited))];
+    let asking = TargetAnswer { what: http(500), message: "", retry_after: Some(minute) };
+    let book = [row(1, statuses(500, 500), OverrideMeaning::Failure(Category::RateLimited))];
     assert_eq!(failure(classify(&asking, &book, Category::Transient)).retry_after, Some(minute));
 }
 
@@ -314,9 +316,9 @@ fn only_some_may_ask_us_to_wait() {
 fn only_the_beginning_of_a_message_is_looked_at() {
     let long = "é".repeat(limits::MESSAGE_BYTES_MAX) + "deadlock";
     let odd = format!("x{long}");
-    let book = [row(1, pattern("deadlock"), Meaning::Delivered)];
+    let book = [row(1, pattern("deadlock"), OverrideMeaning::Delivered)];
     for message in [&long, &odd] {
-        let answer = Answer { message, ..answer(http(400)) };
+        let answer = TargetAnswer { message, ..answer(http(400)) };
         let failed = failure(classify(&answer, &book, Category::Transient));
         assert!(failed.message.len() <= limits::MESSAGE_BYTES_MAX);
         assert!(failed.message.len() >= limits::MESSAGE_BYTES_MAX - 1);
@@ -334,11 +336,12 @@ fn any_row() -> impl Strategy<Value = Override> {
         prop::option::of(("[a-z-]{1,8}", prop::option::of(".{0,8}"))),
         prop::option::of(prop::sample::select(vec!["", ".", "^$", "deadlock", "(?i)É"])),
     );
-    let meaning = prop_oneof![any_category().prop_map(Meaning::Failure), Just(Meaning::Delivered)];
+    let meaning =
+        prop_oneof![any_category().prop_map(OverrideMeaning::Failure), Just(OverrideMeaning::Delivered)];
     (matcher, meaning).prop_map(|((ranges, code, header, message), meaning)| {
         let when = Matcher {
             statuses: ranges.into_iter().map(|(first, last)| StatusRange { first, last }).collect(),
-            code: code.map(|code| Code::reported(&code)),
+            code: code.map(|code| FailureCode::reported(&code)),
             header: header.map(|(name, value)| HeaderMatch { name, value }),
             message: message.map(|text| regex::Regex::new(text).expect("a pattern")),
         };
@@ -358,17 +361,17 @@ proptest! {
     ) {
         let headers = [(name.as_str(), value.as_str())];
         let whats = [
-            What::Http { status, headers: &headers, body: &body },
-            What::Transport(TransportError::Timeout(CallPart::Whole)),
-            What::Process(Exit::Code(exit)),
-            What::Process(Exit::Signal(exit)),
-            What::Reported { code: &code },
+            AnswerKind::Http { status, headers: &headers, body: &body },
+            AnswerKind::Transport(TransportError::Timeout(CallPart::Whole)),
+            AnswerKind::Process(Exit::Code(exit)),
+            AnswerKind::Process(Exit::Signal(exit)),
+            AnswerKind::Reported { code: &code },
         ];
         for what in whats {
-            let answer = Answer { what, message: &message, retry_after: asked };
+            let answer = TargetAnswer { what, message: &message, retry_after: asked };
             match classify(&answer, &book, timeout_category) {
                 Outcome::Delivered { matched } => {
-                    let success = matches!(what, What::Http { status: 200..=299, .. } | What::Process(Exit::Code(0)));
+                    let success = matches!(what, AnswerKind::Http { status: 200..=299, .. } | AnswerKind::Process(Exit::Code(0)));
                     prop_assert!(success || matched.is_some());
                 }
                 Outcome::Failed(failure) => {

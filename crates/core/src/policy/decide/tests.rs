@@ -5,11 +5,11 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::event::copies::Copies;
+use crate::event::copy_rule::CopyRule;
 use crate::ids::{DependencyName, PolicyName};
 use crate::policy::backoff::{Backoff, Jitter, RawBackoff, RawSchedule};
 use crate::policy::breaker::RawBreaker;
-use crate::policy::category::Code;
+use crate::policy::category::FailureCode;
 use crate::policy::rule::{GrowingTimeout, NamedBreaker, NamedPolicy, Reactions, StatusRange, Timeouts};
 
 const fn ms(millis: u64) -> Duration {
@@ -84,59 +84,59 @@ fn rule_with(
             whole: GrowingTimeout::fixed(ms(10)),
             category: Category::Transient,
         },
-        copies: Copies::default(),
+        copies: CopyRule::default(),
     }
 }
 
 fn failure(category: Category) -> Failure {
     Failure {
         category,
-        code: Code::of(codes::UNKNOWN_ERROR),
+        code: FailureCode::of(codes::UNKNOWN_ERROR),
         status: None,
         message: String::new(),
         retry_after: None,
         matched: None,
         default_category: Some(category),
-        connection: Connection::Made,
+        connection: ConnectionStatus::Made,
     }
 }
 
-fn failed(category: Category) -> Ended {
-    Ended::Outcome(Outcome::Failed(failure(category)))
+fn failed(category: Category) -> AttemptResult {
+    AttemptResult::Outcome(Outcome::Failed(failure(category)))
 }
 
-fn answered(category: Category, status: u16) -> Ended {
-    Ended::Outcome(Outcome::Failed(Failure { status: Some(status), ..failure(category) }))
+fn answered(category: Category, status: u16) -> AttemptResult {
+    AttemptResult::Outcome(Outcome::Failed(Failure { status: Some(status), ..failure(category) }))
 }
 
-fn asking(category: Category, wait: u64) -> Ended {
-    Ended::Outcome(Outcome::Failed(Failure { retry_after: Some(ms(wait)), ..failure(category) }))
+fn asking(category: Category, wait: u64) -> AttemptResult {
+    AttemptResult::Outcome(Outcome::Failed(Failure { retry_after: Some(ms(wait)), ..failure(category) }))
 }
 
-fn refused() -> Ended {
-    Ended::Outcome(Outcome::Failed(Failure {
-        connection: Connection::Failed,
+fn refused() -> AttemptResult {
+    AttemptResult::Outcome(Outcome::Failed(Failure {
+        connection: ConnectionStatus::Failed,
         ..failure(Category::Transient)
     }))
 }
 
-fn delivered() -> Ended {
-    Ended::Outcome(Outcome::Delivered { matched: None })
+fn delivered() -> AttemptResult {
+    AttemptResult::Outcome(Outcome::Delivered { matched: None })
 }
 
 fn moment(now: Timestamp, attempt: Attempt) -> Moment {
     Moment { now, seed: Seed(7), delivery: DeliveryId(42), attempt }
 }
 
-fn starts(ended: &Ended) -> bool {
+fn starts(ended: &AttemptResult) -> bool {
     match ended {
-        Ended::Outcome(_) | Ended::Interrupted => true,
-        Ended::BreakerOpen { .. } | Ended::AskedToWait { .. } => false,
+        AttemptResult::Outcome(_) | AttemptResult::Interrupted => true,
+        AttemptResult::BreakerOpen { .. } | AttemptResult::AskedToWait { .. } => false,
     }
 }
 
 /// Plays a delivery whose attempts take no time and start when they are due.
-fn play(rule: &Rule, script: &[Ended]) -> Vec<Decision> {
+fn play(rule: &Rule, script: &[AttemptResult]) -> Vec<Decision> {
     let (mut now, mut attempt, mut history) = (START, Attempt::FIRST, History::new());
     let mut decisions = Vec::new();
     for ended in script {
@@ -156,7 +156,7 @@ fn play(rule: &Rule, script: &[Ended]) -> Vec<Decision> {
     decisions
 }
 
-fn last(rule: &Rule, script: &[Ended]) -> Decision {
+fn last(rule: &Rule, script: &[AttemptResult]) -> Decision {
     *play(rule, script).last().expect("a script has an end")
 }
 
@@ -168,53 +168,53 @@ fn hold_until(millis: u64) -> Verdict {
     Verdict::Hold { until: after_start(millis) }
 }
 
-fn dead(reason: DeathReason) -> Verdict {
+fn dead(reason: DeadLetterReason) -> Verdict {
     Verdict::DeadLetter { reason, tier: Tier::Dead }
 }
 
 #[test]
 fn each_failure_is_ruled_on() {
     use Category::{Fatal, Internal, Invalid, Permanent, RateLimited, Transient, Unknown};
-    let open = |millis| Ended::BreakerOpen { until: after_start(millis) };
-    let waiting = |millis| Ended::AskedToWait { until: after_start(millis) };
-    let poison = Verdict::DeadLetter { reason: DeathReason::Refused, tier: Tier::Poison };
+    let open = |millis| AttemptResult::BreakerOpen { until: after_start(millis) };
+    let waiting = |millis| AttemptResult::AskedToWait { until: after_start(millis) };
+    let poison = Verdict::DeadLetter { reason: DeadLetterReason::Refused, tier: Tier::Poison };
     #[rustfmt::skip]
     let cases = [
         ("success ends it",                          vec![delivered()],                       Verdict::Deliver),
         ("the first retry waits the first delay",    vec![failed(Transient)],                 retry(100)),
         ("then the second",                          vec![failed(Transient); 2],              retry(300)),
         ("then the third",                           vec![failed(Transient); 3],              retry(600)),
-        ("the last failure ends it",                 vec![failed(Transient); 4],              dead(DeathReason::RetriesExceeded)),
-        ("a rejection ends it at once",              vec![failed(Permanent)],                 dead(DeathReason::Refused)),
-        ("so do bad credentials",                    vec![failed(Fatal)],                     dead(DeathReason::Refused)),
+        ("the last failure ends it",                 vec![failed(Transient); 4],              dead(DeadLetterReason::RetriesExceeded)),
+        ("a rejection ends it at once",              vec![failed(Permanent)],                 dead(DeadLetterReason::Refused)),
+        ("so do bad credentials",                    vec![failed(Fatal)],                     dead(DeadLetterReason::Refused)),
         ("a bad message is poison",                  vec![failed(Invalid)],                   poison),
         ("the unknown gets a second retry",          vec![failed(Unknown); 2],                retry(300)),
-        ("and no third",                             vec![failed(Unknown); 3],                dead(DeathReason::RetriesExceeded)),
+        ("and no third",                             vec![failed(Unknown); 3],                dead(DeadLetterReason::RetriesExceeded)),
         ("after others it still gets its own",       vec![failed(Transient), failed(Transient), failed(Unknown)], retry(600)),
         ("our own fault gets three attempts",        vec![failed(Internal); 2],               retry(300)),
-        ("and no fourth",                            vec![failed(Internal); 3],               dead(DeathReason::RetriesExceeded)),
+        ("and no fourth",                            vec![failed(Internal); 3],               dead(DeadLetterReason::RetriesExceeded)),
         ("each policy counts for itself",            vec![failed(Transient), failed(RateLimited), failed(Transient)], retry(800)),
-        ("the most generous policy limits them all", [vec![failed(Transient); 3], vec![failed(RateLimited); 2]].concat(), dead(DeathReason::RetriesExceeded)),
+        ("the most generous policy limits them all", [vec![failed(Transient); 3], vec![failed(RateLimited); 2]].concat(), dead(DeadLetterReason::RetriesExceeded)),
         ("Retry-After stretches a wait",             vec![asking(RateLimited, 5_000)],        retry(5_000)),
         ("and never shortens it",                    vec![asking(RateLimited, 5)],            retry(500)),
         ("what was asked for uses up no window",     vec![asking(Transient, 5_000), failed(Transient)], retry(5_200)),
-        ("but patience",                             vec![asking(RateLimited, 60_001)],       dead(DeathReason::HoldExpired)),
-        ("in all",                                   vec![asking(RateLimited, 30_000), asking(RateLimited, 30_001)], dead(DeathReason::HoldExpired)),
+        ("but patience",                             vec![asking(RateLimited, 60_001)],       dead(DeadLetterReason::HoldExpired)),
+        ("in all",                                   vec![asking(RateLimited, 30_000), asking(RateLimited, 30_001)], dead(DeadLetterReason::HoldExpired)),
         ("an open breaker holds",                    vec![open(700)],                         hold_until(700)),
         ("held time uses up no window",              vec![failed(Transient), open(9_000), failed(Transient)], retry(9_200)),
         ("nor does a hold before the first attempt", vec![open(9_000), failed(Transient), failed(Transient)], retry(9_300)),
         ("nor a retry",                              [vec![open(700); 9], vec![failed(Transient); 3]].concat(), retry(1_300)),
         ("for no longer than patience lasts",        vec![open(60_001)],                      hold_until(60_000)),
         ("of which some may be used up",             vec![open(30_000), open(90_000)],        hold_until(60_000)),
-        ("and only its end is the end",              vec![open(60_001); 2],                   dead(DeathReason::BreakerOpen)),
-        ("however often it is asked",                vec![open(30_000), open(60_000), open(60_001)], dead(DeathReason::BreakerOpen)),
+        ("and only its end is the end",              vec![open(60_001); 2],                   dead(DeadLetterReason::BreakerOpen)),
+        ("however often it is asked",                vec![open(30_000), open(60_000), open(60_001)], dead(DeadLetterReason::BreakerOpen)),
         ("a breaker that lets it go then",           vec![open(60_001), delivered()],         Verdict::Deliver),
         ("or may be asked again at once",            vec![open(60_001), open(60_000)],        hold_until(60_000)),
-        ("a breaker that lets it go is no wait",     vec![Ended::BreakerOpen { until: Timestamp::EPOCH }], hold_until(0)),
+        ("a breaker that lets it go is no wait",     vec![AttemptResult::BreakerOpen { until: Timestamp::EPOCH }], hold_until(0)),
         ("a dependency that asks too much holds",    vec![waiting(60_001)],                   hold_until(60_000)),
-        ("and ends it if it asks for more",          vec![waiting(60_001); 2],                dead(DeathReason::HoldExpired)),
-        ("what was asked for before counts",         vec![asking(RateLimited, 30_000), waiting(90_000), waiting(90_000)], dead(DeathReason::HoldExpired)),
-        ("our shutdown burns nothing",               [vec![Ended::Interrupted; 9], vec![failed(Transient); 3]].concat(), retry(600)),
+        ("and ends it if it asks for more",          vec![waiting(60_001); 2],                dead(DeadLetterReason::HoldExpired)),
+        ("what was asked for before counts",         vec![asking(RateLimited, 30_000), waiting(90_000), waiting(90_000)], dead(DeadLetterReason::HoldExpired)),
+        ("our shutdown burns nothing",               [vec![AttemptResult::Interrupted; 9], vec![failed(Transient); 3]].concat(), retry(600)),
     ];
     for (name, script, expected) in cases {
         assert_eq!(last(&rule(), &script).verdict, expected, "{name}");
@@ -236,33 +236,33 @@ fn a_rule_changes_what_follows() {
     let narrow_policy = policy("short", &[100, 200, 300], 3, Some(500));
     let by_category = Category::ALL.map(|_| stated(2, SHORT));
     let narrow = Rule { reactions: Reactions::new(vec![narrow_policy], vec![], by_category), ..rule() };
-    let open = Ended::BreakerOpen { until: after_start(400) };
-    let waiting = Ended::AskedToWait { until: after_start(400) };
+    let open = AttemptResult::BreakerOpen { until: after_start(400) };
+    let waiting = AttemptResult::AskedToWait { until: after_start(400) };
     let unavailable = || answered(Transient, 503);
     #[rustfmt::skip]
     let cases = [
         ("fatal may pause",                       &paused,         vec![failed(Fatal)],                      Verdict::Pause),
         ("a pause burns no retry",                &paused,         [vec![failed(Fatal); 9], vec![failed(Transient); 3]].concat(), retry(600)),
         ("a status has its own policy",           &by_status,      vec![unavailable()],                      retry(10)),
-        ("with its own limit",                    &by_status,      vec![unavailable(), unavailable()],       dead(DeathReason::RetriesExceeded)),
+        ("with its own limit",                    &by_status,      vec![unavailable(), unavailable()],       dead(DeadLetterReason::RetriesExceeded)),
         ("other statuses have not",               &by_status,      vec![answered(Transient, 502)],           retry(100)),
         ("the unknown may be stated",             &known,          vec![failed(Unknown); 4],                 retry(2_000)),
-        ("with the policy's limit",               &known,          vec![failed(Unknown); 5],                 dead(DeathReason::RetriesExceeded)),
+        ("with the policy's limit",               &known,          vec![failed(Unknown); 5],                 dead(DeadLetterReason::RetriesExceeded)),
         ("so may our own fault",                  &own_fault,      vec![failed(Internal); 4],                retry(2_000)),
         ("so may a status that is unknown",       &server_error,   vec![answered(Unknown, 500); 4],          retry(2_000)),
-        ("others of its category stay few",       &server_error,   vec![answered(Unknown, 507); 3],          dead(DeathReason::RetriesExceeded)),
+        ("others of its category stay few",       &server_error,   vec![answered(Unknown, 507); 3],          dead(DeadLetterReason::RetriesExceeded)),
         ("and count for themselves",              &server_error,   [vec![answered(Unknown, 500)], vec![answered(Unknown, 507); 2]].concat(), retry(800)),
-        ("an open breaker may end it",            &impatient,      vec![open.clone()],                       dead(DeathReason::BreakerOpen)),
+        ("an open breaker may end it",            &impatient,      vec![open.clone()],                       dead(DeadLetterReason::BreakerOpen)),
         ("but a wait that was asked for may not", &impatient,      vec![waiting],                            hold_until(400)),
         ("a retry before the deadline",           &short_deadline, vec![failed(Transient)],                  retry(100)),
-        ("none after it",                         &short_deadline, vec![failed(Transient); 2],               dead(DeathReason::DeadlineExceeded)),
+        ("none after it",                         &short_deadline, vec![failed(Transient); 2],               dead(DeadLetterReason::DeadlineExceeded)),
         ("a hold ends with it",                   &short_deadline, vec![failed(Transient), open.clone()],    hold_until(299)),
-        ("and then it is over",                   &short_deadline, vec![failed(Transient), open.clone(), open], dead(DeathReason::DeadlineExceeded)),
-        ("a wait asked for counts to it",         &short_deadline, vec![asking(Transient, 300)],             dead(DeathReason::DeadlineExceeded)),
+        ("and then it is over",                   &short_deadline, vec![failed(Transient), open.clone(), open], dead(DeadLetterReason::DeadlineExceeded)),
+        ("a wait asked for counts to it",         &short_deadline, vec![asking(Transient, 300)],             dead(DeadLetterReason::DeadlineExceeded)),
         ("a retry within the window",             &narrow,         vec![failed(Transient); 2],               retry(300)),
-        ("none after it",                         &narrow,         vec![failed(Transient); 3],               dead(DeathReason::WindowExceeded)),
+        ("none after it",                         &narrow,         vec![failed(Transient); 3],               dead(DeadLetterReason::WindowExceeded)),
         ("a connection may fail for a while",     &strict,         vec![refused(); 2],                       retry(300)),
-        ("and not for longer",                    &strict,         vec![refused(); 3],                       dead(DeathReason::ConnectionFailing)),
+        ("and not for longer",                    &strict,         vec![refused(); 3],                       dead(DeadLetterReason::ConnectionFailing)),
         ("an answer between starts it anew",      &strict,         vec![refused(), failed(Transient), refused()], retry(600)),
         ("such a failure is fatal, so may pause", &strict_pause,   vec![refused(); 3],                       Verdict::Pause),
     ];
@@ -276,8 +276,10 @@ fn those_concerned_are_told() {
     use Category::{Fatal, Internal, Invalid, Permanent, RateLimited, Transient, Unknown};
     let unwell = Observation::Failure(CallEnd::WillRetry);
     let given_up = Observation::Failure(CallEnd::Final);
-    let unauthorized =
-        Ended::Outcome(Outcome::Failed(Failure { code: Code::of(codes::UNAUTHORIZED), ..failure(Fatal) }));
+    let unauthorized = AttemptResult::Outcome(Outcome::Failed(Failure {
+        code: FailureCode::of(codes::UNAUTHORIZED),
+        ..failure(Fatal)
+    }));
     let strict = Rule { fatal_after: Some(ms(250)), ..rule() };
     #[rustfmt::skip]
     let cases = [
@@ -295,8 +297,8 @@ fn those_concerned_are_told() {
         ("403",                         rule(), vec![answered(Fatal, 403)],     Observation::Silent,   Some(AlertKind::Security)),
         ("a broker's refusal",          rule(), vec![unauthorized],             Observation::Silent,   Some(AlertKind::Security)),
         ("internal",                    rule(), vec![failed(Internal)],         Observation::Silent,   Some(AlertKind::Internal)),
-        ("our shutdown",                rule(), vec![Ended::Interrupted],       Observation::Silent,   None),
-        ("a breaker's own hold",        rule(), vec![Ended::BreakerOpen { until: START }], Observation::Silent, None),
+        ("our shutdown",                rule(), vec![AttemptResult::Interrupted],       Observation::Silent,   None),
+        ("a breaker's own hold",        rule(), vec![AttemptResult::BreakerOpen { until: START }], Observation::Silent, None),
         ("a connection long dead",      strict, vec![refused(); 3],             given_up,              Some(AlertKind::Configuration)),
     ];
     for (name, rule, script, observation, alert) in cases {
@@ -342,8 +344,8 @@ fn only_a_rate_limit_holds_the_dependency() {
 #[test]
 fn a_call_that_was_not_made_is_held_and_burns_neither_retries_nor_the_breaker() {
     let without_secret = || {
-        Ended::Outcome(Outcome::Failed(Failure {
-            connection: Connection::NotTried,
+        AttemptResult::Outcome(Outcome::Failed(Failure {
+            connection: ConnectionStatus::NotTried,
             retry_after: Some(ms(10_000)),
             ..failure(Category::Transient)
         }))
@@ -362,30 +364,31 @@ fn a_call_that_was_not_made_is_held_and_burns_neither_retries_nor_the_breaker() 
     assert_eq!(history.retries_total(), 0);
     assert_eq!(history.held(now), ms(60_000));
     let last = decide(&rule(), &history.started(now), &without_secret(), &moment(now, Attempt::FIRST));
-    let reason = DeathReason::HoldExpired;
+    let reason = DeadLetterReason::HoldExpired;
     assert_eq!(last.verdict, Verdict::DeadLetter { reason, tier: Tier::Dead });
 }
 
 #[test]
 fn why_names_the_line_and_the_numbers() {
     let matched = Some(Position { line: 30, column: 7 });
-    let overridden = Ended::Outcome(Outcome::Failed(Failure { matched, ..failure(Category::RateLimited) }));
+    let overridden =
+        AttemptResult::Outcome(Outcome::Failed(Failure { matched, ..failure(Category::RateLimited) }));
     let decisions = play(&rule(), &[failed(Category::Transient), overridden]);
-    let Why::Failed(ruling) = decisions[1].why else { panic!("it failed") };
+    let VerdictBasis::Failed(ruling) = decisions[1].why else { panic!("it failed") };
     let expected = Ruling {
         category: Category::RateLimited,
         matched,
         connection_failing_for: None,
-        connection: Connection::Made,
+        connection: ConnectionStatus::Made,
         reaction: stated(3, UPSTREAM),
         retry: Some(RetryNumbers {
             policy: PolicyIndex(1),
-            by_policy: Tally { number: 1, max: 4 },
-            in_total: Tally { number: 2, max: 4 },
+            by_policy: RetryCount { number: 1, max: 4 },
+            in_total: RetryCount { number: 2, max: 4 },
             by_category: None,
-            window: Spent::of(ms(600), None),
-            held: Spent::of(ms(0), Some(ms(60_000))),
-            deadline: Spent::of(ms(600), None),
+            window: SpentTime::of(ms(600), None),
+            held: SpentTime::of(ms(0), Some(ms(60_000))),
+            deadline: SpentTime::of(ms(600), None),
             backoff_nanos: 500_000_000,
             retry_after_nanos: 0,
         }),
@@ -397,13 +400,13 @@ fn why_names_the_line_and_the_numbers() {
 fn every_reason_has_a_code_but_the_failures_own() {
     #[rustfmt::skip]
     let cases = [
-        (DeathReason::Refused,           None),
-        (DeathReason::ConnectionFailing, Some("CONNECTION_FAILING")),
-        (DeathReason::RetriesExceeded,   Some("MAX_RETRIES_EXCEEDED")),
-        (DeathReason::WindowExceeded,    Some("RETRY_WINDOW_EXCEEDED")),
-        (DeathReason::DeadlineExceeded,  Some("DEADLINE_EXCEEDED")),
-        (DeathReason::HoldExpired,       Some("HOLD_EXPIRED")),
-        (DeathReason::BreakerOpen,       Some("CIRCUIT_BREAKER_OPEN")),
+        (DeadLetterReason::Refused,           None),
+        (DeadLetterReason::ConnectionFailing, Some("CONNECTION_FAILING")),
+        (DeadLetterReason::RetriesExceeded,   Some("MAX_RETRIES_EXCEEDED")),
+        (DeadLetterReason::WindowExceeded,    Some("RETRY_WINDOW_EXCEEDED")),
+        (DeadLetterReason::DeadlineExceeded,  Some("DEADLINE_EXCEEDED")),
+        (DeadLetterReason::HoldExpired,       Some("HOLD_EXPIRED")),
+        (DeadLetterReason::BreakerOpen,       Some("CIRCUIT_BREAKER_OPEN")),
     ];
     for (reason, code) in cases {
         assert_eq!(reason.code(), code);
@@ -415,7 +418,7 @@ fn failed_once() -> History {
     failed_by(&failed(Category::Transient))
 }
 
-fn failed_by(ended: &Ended) -> History {
+fn failed_by(ended: &AttemptResult) -> History {
     let history = History::new().started(START);
     let decision = decide(&rule(), &history, ended, &moment(START, Attempt::FIRST));
     history.after(&decision, START)
@@ -424,7 +427,7 @@ fn failed_by(ended: &Ended) -> History {
 #[test]
 fn pauses_and_absences_use_up_nothing() {
     let now = after_start(10_000);
-    let open = Ended::BreakerOpen { until: now };
+    let open = AttemptResult::BreakerOpen { until: now };
     let held = {
         let decision = decide(&rule(), &failed_once(), &open, &moment(START, Attempt::FIRST));
         failed_once().after(&decision, START)
@@ -481,15 +484,15 @@ fn an_absence_uses_up_no_deadline_and_no_patience_with_a_connection() {
     let strict = Rule { fatal_after: Some(ms(5_000)), deadline: Some(ms(10_400)), ..patient };
     let verdict =
         |history: &History| decide(&strict, history, &refused(), &moment(now, Attempt::FIRST)).verdict;
-    assert_eq!(verdict(&failing), dead(DeathReason::ConnectionFailing));
+    assert_eq!(verdict(&failing), dead(DeadLetterReason::ConnectionFailing));
     assert_eq!(verdict(&failing.away(ms(5_000))), retry(10_500));
-    assert_eq!(verdict(&failing.paused(START).started(now)), dead(DeathReason::DeadlineExceeded));
+    assert_eq!(verdict(&failing.paused(START).started(now)), dead(DeadLetterReason::DeadlineExceeded));
 }
 
 #[test]
 fn a_hold_tells_what_it_uses_up() {
     let rule = Rule { deadline: Some(ms(70_000)), ..rule() };
-    let open = |millis| Ended::BreakerOpen { until: after_start(millis) };
+    let open = |millis| AttemptResult::BreakerOpen { until: after_start(millis) };
     #[rustfmt::skip]
     let cases = [
         ("a short one",               vec![delivered(), open(700)],                  700,    700),
@@ -498,9 +501,9 @@ fn a_hold_tells_what_it_uses_up() {
         ("before the first attempt",  vec![open(90_000)],                            60_000, 0),
     ];
     for (name, script, held, age) in cases {
-        let Why::Held(holding) = last(&rule, &script).why else { panic!("{name}: it was held") };
-        assert_eq!(holding.held, Spent::of(ms(held), Some(ms(60_000))), "{name}");
-        assert_eq!(holding.deadline, Spent::of(ms(age), Some(ms(70_000))), "{name}");
+        let VerdictBasis::Held(holding) = last(&rule, &script).why else { panic!("{name}: it was held") };
+        assert_eq!(holding.held, SpentTime::of(ms(held), Some(ms(60_000))), "{name}");
+        assert_eq!(holding.deadline, SpentTime::of(ms(age), Some(ms(70_000))), "{name}");
     }
 }
 
@@ -574,21 +577,21 @@ fn any_rule() -> impl Strategy<Value = Rule> {
     )
 }
 
-fn any_end() -> impl Strategy<Value = Ended> {
+fn any_end() -> impl Strategy<Value = AttemptResult> {
     let failed = (
         prop::sample::select(Category::ALL.to_vec()),
         prop::option::of(any_span()),
-        prop::sample::select(vec![Connection::Made, Connection::Failed]),
+        prop::sample::select(vec![ConnectionStatus::Made, ConnectionStatus::Failed]),
     );
     let failed = failed.prop_map(|(category, retry_after, connection)| {
-        Ended::Outcome(Outcome::Failed(Failure { retry_after, connection, ..failure(category) }))
+        AttemptResult::Outcome(Outcome::Failed(Failure { retry_after, connection, ..failure(category) }))
     });
     let until = || any_span().prop_map(|span| START + span);
     prop_oneof![
         8 => failed,
-        1 => until().prop_map(|until| Ended::BreakerOpen { until }),
-        1 => until().prop_map(|until| Ended::AskedToWait { until }),
-        1 => Just(Ended::Interrupted),
+        1 => until().prop_map(|until| AttemptResult::BreakerOpen { until }),
+        1 => until().prop_map(|until| AttemptResult::AskedToWait { until }),
+        1 => Just(AttemptResult::Interrupted),
     ]
 }
 
@@ -607,7 +610,7 @@ proptest! {
             let decision = decide(&rule, &history, ended, &moment(now, attempt));
             let before = now;
             match (decision.verdict, decision.why) {
-                (Verdict::Retry { due_at }, Why::Failed(Ruling { retry: Some(numbers), .. })) => {
+                (Verdict::Retry { due_at }, VerdictBasis::Failed(Ruling { retry: Some(numbers), .. })) => {
                     prop_assert!(due_at >= now);
                     retries += 1;
                     let policy = &rule.reactions.policies()[usize::from(numbers.policy.0)].backoff;
@@ -628,7 +631,7 @@ proptest! {
                     now = due_at;
                 }
                 (Verdict::Retry { due_at }, why) => {
-                    prop_assert_eq!((due_at, why), (now, Why::Interrupted));
+                    prop_assert_eq!((due_at, why), (now, VerdictBasis::Interrupted));
                 }
                 (Verdict::Hold { until }, _) => {
                     prop_assert!(until >= now);

@@ -1,34 +1,34 @@
-//! The rate that the other side's refusals have taught us: found by climbing, kept below the limit that was met.
+//! The rate learnt from a dependency's refusals: found by climbing, kept below the limit that was met.
 //!
 //! ```text
 //!  rate        met │ hold       trusted             │ tries for more
 //!   limit ─────────╱│      ╭───────────────────────╱─ …
-//!                 ╱ │     ╱  close below what was met
-//!                ╱  │  ╱╱   back quickly
+//!                 ╱ │     ╱  just below what was met
+//!                ╱  │  ╱╱   quick recovery
 //!               ╱   │╱  half
 //! ```
 //!
-//! - **Refused**: the rate halves. If calls had been let through at a growing rate before, the other side's limit is
-//!   known by that: it is the *ceiling*, a little below the rate at which it was met. What a deep bucket had saved
-//!   up makes a limit look higher than it is. So a ceiling that is met while it is trusted was too high by what had
-//!   been saved up ([`SAVED_UP`]), spread over the time it lasted: the sooner it is met, the lower the next one.
-//!   Where no wait is asked for, the rate on average tells it better.
-//! - **Met again** near a ceiling that held: the limit has not moved, and the next ceiling is half way between.
-//! - **Back**: within a second or two to just below the ceiling, and closer to it for as long as it is trusted.
-//! - **More**: then the rate grows by `growth` a second (slowly at first: most limits have not moved), as long as calls have to wait for it, until it is refused
-//!   again. There is no rate at which the limit is lifted: a backlog would come all at once.
+//! - **Refused**: the rate halves. If it had been growing before, that shows the dependency's limit: the
+//!   *ceiling* is a little below the rate at which it was met. A deep token bucket makes a limit look higher
+//!   than it is, so a ceiling that is met while it is trusted was too high by what had been saved up
+//!   ([`SAVED_UP`]), spread over the time it lasted: the sooner it is met, the lower the next one. Where no
+//!   wait is asked for, the average rate shows it better.
+//! - **Met again** near a ceiling that held: the limit has not moved, and the next ceiling is half way
+//!   between.
+//! - **Recovery**: within a second or two to just below the ceiling, and closer to it for as long as it is
+//!   trusted.
+//! - **More**: then the rate grows by `growth` a second (slowly at first: most limits have not moved), as
+//!   long as calls have to wait for it, until it is refused again. The limit is never lifted: a backlog would
+//!   arrive all at once.
 //!
-//! A try for more costs what the other side asks us to wait, so a ceiling is trusted for twenty times that, which
-//! is 5 % of the time at most, and for [`TRUSTED_AT_LEAST`]; never for longer than `memory`. One that lies far below
-//! the best rate of before is likely to rise again, and little is lost there by trying: it is trusted for less, by
-//! the square of what it is of the best. The best comes half the way down with each ceiling that is met, so that a
-//! limit that stays low is believed in the end. If no limit was met by climbing, the climb to the best is quick.
+//! A try for more costs the wait that the dependency asks for, so a ceiling is trusted for twenty times that
+//! (5 % of the time at most), at least for [`TRUSTED_AT_LEAST`] and at most for `memory`. One far below the
+//! best earlier rate is likely to rise again: it is trusted for less, by the square of its ratio to the best.
+//! The best moves half way down with each ceiling that is met, so that a limit that stays low is believed in
+//! the end. If no limit was met by climbing, the climb to the best is quick.
 //!
-//! Growth is counted by calls that had to wait, and not by the clock: what is not used is not learnt.
-//!
-//! Why not the rule before this one: a halved rate grew by 5 % a second and was dropped at twice the rate at which it
-//! was first refused. Then nothing limited it, all that had waited came within a second, most of it was refused, the
-//! breaker opened, and that again and again. `docs/decisions/0015-a-limit-that-was-met-is-remembered.md` has figures.
+//! Growth is counted by calls that had to wait, not by the clock: unused rate proves nothing.
+//! `docs/decisions/0015-remember-the-rate-limit-that-was-met.md` has figures, and why an earlier rule failed.
 
 use std::time::Duration;
 
@@ -37,90 +37,80 @@ use crate::time::Timestamp;
 
 /// A limit is a little below the rate at which it was met,
 const BELOW_MET: f64 = 0.94;
-/// and is put lower where the other side asks for a wait, since meeting it again costs more.
+/// and lower where the dependency asks for a wait, since meeting it again costs more.
 const BELOW_MET_HELD: f64 = 0.925;
-/// What the other side is taken to have saved up for bursts, in seconds of calls at the limit.
+/// Assumed burst capacity of the dependency, in seconds of calls at the limit.
 const SAVED_UP: f64 = 0.85;
 /// A ceiling that is met is lowered at least and at most to these parts of it.
 const LOWERED_LEAST: f64 = 0.97;
 const LOWERED_MOST: f64 = 0.84;
 /// A limit that is met below so many times a ceiling that held is still the same.
 const SAME_LIMIT: f64 = 1.5;
-/// Calls are let through for this long before a limit that is met is known for sure, in seconds.
+/// A limit met after calls were admitted for this long is certain, in seconds.
 const SURE_AFTER: f64 = 15.0;
-/// Less than that tells where the limit is if calls had been let through for so long, in seconds,
+/// Earlier, it is located if calls had been admitted for so long, in seconds,
 const NEAR_AFTER: f64 = 5.0;
 /// or at a rate that had grown by so much since the last cut.
 const NEAR_GROWN: f64 = 1.3;
-/// An unsure limit is trusted for so many times the time in which it was found,
+/// An uncertain limit is trusted for so many times the time in which it was found,
 const UNSURE_TRUSTED: f64 = 2.0;
-/// and for less where the other side asks for a wait, during which it may have risen.
+/// and for less where the dependency asks for a wait, during which it may have risen.
 const UNSURE_TRUSTED_HELD: f64 = 1.25;
 /// The least time for which a limit is trusted, in seconds.
 const TRUSTED_AT_LEAST: f64 = 30.0;
-/// So many times what the other side asks us to wait.
+/// So many times the wait that the dependency asks for.
 const TRUSTED_PER_HOLD: f64 = 20.0;
-/// The rate comes back quickly to this part of the ceiling,
+/// The rate recovers quickly to this part of the ceiling,
 const NEAR: f64 = 0.97;
 /// by this part of it in a second.
 const BACK_PER_SECOND: f64 = 0.4;
 /// How much closer it comes to the ceiling while that is trusted: to a twentieth of the distance.
 const APPROACH: f64 = 3.0;
-/// Where no ceiling is known and more went well before, the rate grows so many times as quickly.
+/// Without a ceiling, below the best earlier rate, the rate grows so many times as quickly.
 const QUICK: f64 = 5.0;
 /// Up to so many times the ceiling,
 const SLOW_UNTIL: f64 = 1.05;
 /// it grows at this part of the speed.
 const SLOW: f64 = 0.15;
-/// Calls have had to wait for so long before the rate grows beyond what is known.
+/// Calls must have waited for so long before the rate grows beyond what is known.
 const PRESSED_FOR: Duration = Duration::from_secs(1);
-/// The time over which the average is made, in seconds.
+/// The time constant of the average, in seconds.
 const MEAN_OVER: f64 = 5.0;
-/// Refused within so many calls after a cut, the other side has not opened again.
+/// Refused within so many calls after a cut, the dependency has not opened again.
 const SHUT_WITHIN: u32 = 2;
-/// So often it may be shut in a row until the ceiling is taken to have fallen.
+/// After so many of these in a row, the ceiling is taken to have fallen.
 const SHUT_MAX: u32 = 3;
-/// Where the other side does not say how long to wait: so long, and four times that while it is shut.
+/// The wait where the dependency does not state one; four times as long each time it stays shut.
 const PAUSE: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(8);
-/// Timers are not exact: a call that comes late by this at most does not make the next ones late.
+/// Timers are not exact: a call that is late by at most this does not delay the next ones.
 const LATE_MAX: Duration = Duration::from_millis(10);
 
-/// What is known of the limit on the other side.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Learnt {
-    /// Calls a second that are let through.
+pub(super) struct LearntRate {
     rate: f64,
-    /// What the last cut left of it.
     low: f64,
     ceiling: Option<Ceiling>,
     /// The last ceiling that was not met for as long as it was trusted.
     held: Option<f64>,
-    /// The best rate that went well, as far as it is still believed.
+    /// The best rate that worked, as far as it is still believed.
     best: f64,
-    /// The rate of the calls that were let through, on average.
     mean: f64,
     /// Seconds since the cut in which calls had to wait for this rate.
     used: f64,
-    /// Calls since the cut.
     calls: u32,
-    /// Cuts in a row between which hardly a call was let through.
+    /// Cuts in a row with hardly a call admitted between them.
     shut: u32,
     pause: Duration,
     last_call_at: Timestamp,
-    /// The other side asked us to wait until then.
     held_until: Timestamp,
-    /// Calls are let through again from here on.
     resumes_at: Timestamp,
     /// Since when every call has had to wait.
     pressed_since: Option<Timestamp>,
-    /// A call waits for its turn.
     is_awaited: bool,
-    /// When a call last had to wait for this rate.
     needed_at: Timestamp,
 }
 
-/// The rate just below the limit on the other side.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Ceiling {
     rate: f64,
@@ -128,8 +118,7 @@ struct Ceiling {
     trusted_for: f64,
 }
 
-impl Learnt {
-    /// Refused for the first time, at this rate; the other is the one that was measured.
+impl LearntRate {
     pub(super) fn new(rate: f64, measured: f64, now: Timestamp) -> Self {
         let best = measured.min(rate);
         let low = halved(rate);
@@ -153,29 +142,27 @@ impl Learnt {
         }
     }
 
-    /// Calls a second that are let through.
     pub(super) fn rate(&self, settings: &ThrottleSettings) -> f64 {
         settings.rate.map_or(self.rate, |configured| self.rate.min(configured.as_per_second()))
     }
 
-    /// Whether nobody has needed it for so long that it says nothing about today.
+    /// Whether it was unused for so long that it is no longer valid.
     pub(super) fn is_forgotten(&self, settings: &ThrottleSettings, now: Timestamp) -> bool {
         now.since(self.needed_at) >= settings.memory
     }
 
-    /// Whether a refusal that comes now is of a call that was made since the last one.
+    /// Whether a refusal now is of a call that was made since the last one.
     pub(super) fn is_news(&self, now: Timestamp) -> bool {
         self.calls > 0 && now >= self.resumes_at
     }
 
-    /// A call has to wait for its turn.
     pub(super) fn wait(&mut self, now: Timestamp) {
         self.is_awaited = true;
         self.needed_at = now;
         self.pressed_since.get_or_insert(now);
     }
 
-    /// A call is let through that was due then; says from when on the next one is reckoned.
+    /// Admits a call that was due at `due_at`; returns the time from which the next one is reckoned.
     pub(super) fn call(
         &mut self,
         settings: &ThrottleSettings,
@@ -199,7 +186,7 @@ impl Learnt {
         from
     }
 
-    /// By one call that had to wait, as all have had for so long.
+    /// By one call that had to wait, as all have for `pressed_for`.
     fn grow(&mut self, settings: &ThrottleSettings, pressed_for: Duration) {
         let seconds = 1.0 / self.rate(settings);
         self.used += seconds;
@@ -224,7 +211,6 @@ impl Learnt {
         }
     }
 
-    /// Refused: halves the rate.
     pub(super) fn cut(&mut self, settings: &ThrottleSettings, hold: Duration) {
         self.rate = self.rate(settings);
         if self.calls <= SHUT_WITHIN {
@@ -239,15 +225,12 @@ impl Learnt {
         (self.low, self.used, self.calls) = (self.rate, 0.0, 0);
     }
 
-    /// How long to wait after a cut if the other side did not say it.
     pub(super) const fn pauses_for(&self) -> Duration {
         self.pause
     }
 
-    /// What the limit is that was just met, as far as that can be told.
     fn meet(&mut self, settings: &ThrottleSettings, hold: Duration) {
         if self.pressed_since.is_none() {
-            // Fewer calls were made than the rate allows.
             self.rate = self.rate.min(self.mean.max(floor()));
         }
         let is_near = self.used >= NEAR_AFTER || self.rate >= NEAR_GROWN * self.low;
@@ -280,10 +263,10 @@ impl Learnt {
         self.ceiling = Some(Ceiling { rate, trusted_for });
     }
 
-    /// What the limit is taken to be that was just met, maybe at a ceiling that was trusted.
+    /// The limit that was just met, maybe at a ceiling that was trusted.
     fn below_met(&self, known: Option<Ceiling>, hold: Duration) -> f64 {
         match known {
-            // No wait was asked for, so the average has the time in it in which the other side was shut.
+            // No wait was asked for, so the average includes the time in which the dependency was shut.
             Some(_) if hold.is_zero() => self.rate.min(self.mean).max(self.rate / 2.0) * BELOW_MET,
             Some(_) => self.rate * (1.0 - SAVED_UP / self.used).clamp(LOWERED_MOST, LOWERED_LEAST),
             None if hold.is_zero() => self.rate * BELOW_MET,
@@ -291,13 +274,11 @@ impl Learnt {
         }
     }
 
-    /// The other side asked us to wait until then.
     pub(super) fn hold(&mut self, until: Timestamp) {
         self.held_until = self.held_until.max(until);
         self.pause(until);
     }
 
-    /// No call is let through before then.
     pub(super) fn pause(&mut self, at: Timestamp) {
         self.resumes_at = self.resumes_at.max(at);
         self.needed_at = self.needed_at.max(at);

@@ -35,12 +35,13 @@ fn beside(new: &RuleBook, old: &RuleBook, kept: &[Kept], open: &[(&str, u64, u64
 #[test]
 fn a_life_that_was_not_here_or_has_no_story_is_left_as_it_is() {
     let book = retries(1);
-    let untried = |number: u128, state: RecordedState, replays: ReplayHistory, stories: Vec<Story>| Kept {
-        state,
-        replays,
-        stories,
-        ..happens(&book, number, 0, |_| 200)
-    };
+    let untried =
+        |number: u128, state: RecordedState, replays: ReplayHistory, stories: Vec<AttemptRecord>| Kept {
+            state,
+            replays,
+            stories,
+            ..happens(&book, number, 0, |_| 200)
+        };
     let died_elsewhere = || {
         let mut stories = happens(&book, 9, 0, |_| 503).stories;
         for story in &mut stories {

@@ -112,7 +112,7 @@ fn the_book_that_was_running_changes_nothing_and_that_is_certain() {
                 let kept = assert_unchanged(&name, scenario, inside, seed);
                 let stories = kept.iter().flat_map(|kept| &kept.stories);
                 deaths.extend(stories.filter_map(|story| match &story.verdict {
-                    Told::Dead { code, .. } => Some(code.to_string()),
+                    RecordedVerdict::Dead { code, .. } => Some(code.to_string()),
                     _ => None,
                 }));
             }

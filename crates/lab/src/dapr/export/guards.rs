@@ -11,12 +11,12 @@ use crate::dapr::model::{
     UNLIMITED,
 };
 use redrive_core::book::model::{At, BreakerEntry, DependencyEntry, PolicyEntry, TimeoutParts};
-use redrive_core::book::problem::Span;
+use redrive_core::book::problem::BookSpan;
 use redrive_core::book::resolve::Resolved;
 use redrive_core::ids::{BreakerName, PolicyName};
 use redrive_core::limits;
 use redrive_core::policy::backoff::{Backoff, Jitter};
-use redrive_core::policy::breaker::{BreakerSettings, Count, Trip};
+use redrive_core::policy::breaker::{BreakerSettings, CountingUnit, Trip};
 use redrive_core::policy::catalog;
 use redrive_core::policy::category::Category;
 use redrive_core::policy::rule::{GrowingTimeout, NamedBreaker};
@@ -118,7 +118,7 @@ impl DaprExporter<'_> {
 
     fn all_timeouts(&mut self) {
         let sections = self.sections;
-        let mut used: BTreeMap<(usize, Option<Span>, &str), &TimeoutParts> = BTreeMap::new();
+        let mut used: BTreeMap<(usize, Option<BookSpan>, &str), &TimeoutParts> = BTreeMap::new();
         let mut add = |name: &str, parts| {
             let listed = catalog::TIMEOUTS.iter().position(|timeout| timeout.name == name);
             let own = sections.timeouts.get_key_value(name);
@@ -234,7 +234,7 @@ impl DaprExporter<'_> {
                 }
             }
         }
-        if settings.count() == Count::Call {
+        if settings.count() == CountingUnit::Call {
             lose("count: call", "Dapr counts every attempt");
         }
         if !ignores.is_empty() || !counts.is_empty() {

@@ -9,7 +9,7 @@ use crate::dapr::model::{
     TripOn, UNLIMITED,
 };
 use crate::dapr::{matching, trip};
-use redrive_core::book::yaml::{Node, Value};
+use redrive_core::book::yaml::{YamlNode, YamlValue};
 use redrive_core::limits;
 use redrive_core::policy::rule::StatusRange;
 
@@ -23,7 +23,7 @@ pub(in crate::dapr) fn is_reserved(name: &str) -> bool {
 }
 
 impl DaprReader {
-    pub(super) fn policies(&mut self, policies: &Node, resiliency: &mut Resiliency) {
+    pub(super) fn policies(&mut self, policies: &YamlNode, resiliency: &mut Resiliency) {
         self.known_keys(policies, "policies", &["timeouts", "retries", "circuitBreakers"]);
         if let Some(timeouts) = self.section(policies, "timeouts") {
             for (name, value) in timeouts.entries() {
@@ -64,8 +64,8 @@ impl DaprReader {
         }
     }
 
-    fn timeout(&mut self, value: &Node, path: &str) -> Option<Duration> {
-        let Value::Scalar { text, .. } = &value.value else {
+    fn timeout(&mut self, value: &YamlNode, path: &str) -> Option<Duration> {
+        let YamlValue::Scalar { text, .. } = &value.value else {
             self.wrong_shape(value, "a timeout takes a duration");
             return None;
         };
@@ -81,12 +81,12 @@ impl DaprReader {
         Some(limit)
     }
 
-    fn retry(&mut self, node: &Node, name: &str, path: &str) -> Option<Retry> {
+    fn retry(&mut self, node: &YamlNode, name: &str, path: &str) -> Option<Retry> {
         self.known_keys(node, path, &["policy", "duration", "maxInterval", "maxRetries", "matching"]);
         let pace = self.pace(node, path)?;
         let retries = match self.whole_number(node, "maxRetries") {
             Some(given) => u32::try_from(given).ok().or(if given < 0 { None } else { Some(u32::MAX) }),
-            None if node.get("maxRetries").is_some_and(|value| !matches!(value.value, Value::Null)) => {
+            None if node.get("maxRetries").is_some_and(|value| !matches!(value.value, YamlValue::Null)) => {
                 return None;
             }
             None => {
@@ -112,7 +112,7 @@ impl DaprReader {
         Some(Retry { pace, retries, statuses: self.statuses(node, path) })
     }
 
-    fn pace(&mut self, node: &Node, path: &str) -> Option<RetryPace> {
+    fn pace(&mut self, node: &YamlNode, path: &str) -> Option<RetryPace> {
         let policy = self.text(node, "policy").unwrap_or_else(|| {
             self.notes.add(path, "no `policy`: Dapr assumes `constant`");
             "constant"
@@ -167,7 +167,7 @@ impl DaprReader {
         Some(bounded)
     }
 
-    fn statuses(&mut self, node: &Node, path: &str) -> Option<Vec<StatusRange>> {
+    fn statuses(&mut self, node: &YamlNode, path: &str) -> Option<Vec<StatusRange>> {
         let matching = self.section(node, "matching")?;
         let path = format!("{path}.matching");
         self.known_keys(matching, &path, &["httpStatusCodes", "gRPCStatusCodes"]);
@@ -184,7 +184,7 @@ impl DaprReader {
         Some(matching::failures(&http))
     }
 
-    fn codes(&mut self, node: &Node, key: &str, within: StatusRange) -> Option<Vec<StatusRange>> {
+    fn codes(&mut self, node: &YamlNode, key: &str, within: StatusRange) -> Option<Vec<StatusRange>> {
         let text = self.text(node, key)?;
         match matching::parse(text, within) {
             Ok(ranges) => Some(ranges).filter(|ranges| !ranges.is_empty()),
@@ -203,7 +203,7 @@ impl DaprReader {
         }
     }
 
-    fn breaker(&mut self, node: &Node, path: &str) -> Option<CircuitBreaker> {
+    fn breaker(&mut self, node: &YamlNode, path: &str) -> Option<CircuitBreaker> {
         self.known_keys(node, path, &["maxRequests", "interval", "timeout", "trip"]);
         let max_requests = self.max_requests(node, path);
         let interval = self.duration(node, path, "interval").filter(|interval| !interval.is_zero());
@@ -239,7 +239,7 @@ impl DaprReader {
         Some(CircuitBreaker { max_requests, interval, timeout, trip })
     }
 
-    fn max_requests(&mut self, node: &Node, path: &str) -> u32 {
+    fn max_requests(&mut self, node: &YamlNode, path: &str) -> u32 {
         let stated = self.whole_number(node, "maxRequests");
         match stated {
             Some(given @ 1..) => {
@@ -270,7 +270,7 @@ impl DaprReader {
         }
     }
 
-    fn trip(&mut self, node: &Node, path: &str) -> Option<TripOn> {
+    fn trip(&mut self, node: &YamlNode, path: &str) -> Option<TripOn> {
         let Some(text) = self.text(node, "trip") else {
             self.notes
                 .add(path, "no `trip`: Dapr assumes `consecutiveFailures > 5`, the 6th failure in a row");

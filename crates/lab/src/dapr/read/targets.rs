@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use super::DaprReader;
 use crate::dapr::model::{Resiliency, TargetPolicies};
 use redrive_core::book::model::{DaprTarget, Direction};
-use redrive_core::book::yaml::{Node, Value};
+use redrive_core::book::yaml::{YamlNode, YamlValue};
 
 impl DaprReader {
-    pub(super) fn targets(&mut self, targets: &Node, resiliency: &mut Resiliency) {
+    pub(super) fn targets(&mut self, targets: &YamlNode, resiliency: &mut Resiliency) {
         let defined = DefinedPolicies::by(resiliency);
         self.known_keys(targets, "targets", &["apps", "actors", "components"]);
         for (name, node) in self.named_maps(targets, "components") {
@@ -26,7 +26,13 @@ impl DaprReader {
         }
     }
 
-    fn component(&mut self, name: &str, node: &Node, defined: &DefinedPolicies, resiliency: &mut Resiliency) {
+    fn component(
+        &mut self,
+        name: &str,
+        node: &YamlNode,
+        defined: &DefinedPolicies,
+        resiliency: &mut Resiliency,
+    ) {
         let path = format!("components.{name}");
         for (key, _) in node.entries() {
             if let Some(key) = key.text().filter(|key| ["timeout", "retry", "circuitBreaker"].contains(key)) {
@@ -39,7 +45,7 @@ impl DaprReader {
         let mut breakers = Vec::new();
         for (key, direction) in [("outbound", Direction::Outbound), ("inbound", Direction::Inbound)] {
             let Some(entry) = node.get(key) else { continue };
-            if !matches!(entry.value, Value::Map(_) | Value::Null) {
+            if !matches!(entry.value, YamlValue::Map(_) | YamlValue::Null) {
                 self.wrong_shape(entry, &format!("`{key}` takes a map of keys"));
                 continue;
             }
@@ -62,7 +68,7 @@ impl DaprReader {
         }
     }
 
-    fn actor(&mut self, name: &str, node: &Node, defined: &DefinedPolicies, resiliency: &mut Resiliency) {
+    fn actor(&mut self, name: &str, node: &YamlNode, defined: &DefinedPolicies, resiliency: &mut Resiliency) {
         let path = format!("actors.{name}");
         let known = ["timeout", "retry", "circuitBreaker", "circuitBreakerScope", "circuitBreakerCacheSize"];
         self.known_keys(node, &path, &known);
@@ -100,7 +106,7 @@ impl DaprReader {
         }
     }
 
-    fn cache_size(&mut self, node: &Node, path: &str) {
+    fn cache_size(&mut self, node: &YamlNode, path: &str) {
         if node.get("circuitBreakerCacheSize").is_some() {
             let why = "it limits Dapr's breakers per method or actor; the book has one per dependency";
             self.notes.add(format!("{path}.circuitBreakerCacheSize"), why);
@@ -108,7 +114,7 @@ impl DaprReader {
     }
 
     /// Only defined policies.
-    fn guards(&mut self, node: &Node, path: &str, defined: &DefinedPolicies) -> TargetPolicies {
+    fn guards(&mut self, node: &YamlNode, path: &str, defined: &DefinedPolicies) -> TargetPolicies {
         let mut named = |key, names: &BTreeSet<String>| {
             let name = self.text(node, key).filter(|name| !name.is_empty())?;
             if names.contains(name) {

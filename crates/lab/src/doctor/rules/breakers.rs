@@ -9,8 +9,8 @@ use crate::doctor::evidence::{BreakerTurn, DependencyEvidence, EvidenceChart, Ro
 use crate::doctor::proof::{ProofMeasure, ProofWorld, ProposedChange};
 use crate::doctor::words::{counted, exceeds, percent, rounded_up, said, tally};
 use crate::doctor::{Diagnosis, DiagnosisCheck, DiagnosisSign, Harm};
-use redrive_core::engine::story::{End, Story};
-use redrive_core::policy::breaker::{Phase, Trip};
+use redrive_core::engine::attempt_record::{AttemptEnd, AttemptRecord};
+use redrive_core::policy::breaker::{BreakerPhase, Trip};
 use redrive_core::text::{show_duration, show_rounded};
 use redrive_core::time::Timestamp;
 
@@ -79,13 +79,16 @@ fn recent<'a>(chart: &EvidenceChart<'a>, ward: &DependencyEvidence<'a>) -> &'a [
 }
 
 fn openings(turns: &[BreakerTurn]) -> impl Iterator<Item = Timestamp> {
-    turns.iter().filter(|turn| turn.from == Phase::Closed && turn.to == Phase::Open).map(|turn| turn.at)
+    turns
+        .iter()
+        .filter(|turn| turn.from == BreakerPhase::Closed && turn.to == BreakerPhase::Open)
+        .map(|turn| turn.at)
 }
 
-fn failures<'a>(chart: &EvidenceChart<'a>, ward: &DependencyEvidence<'a>) -> Vec<&'a Story> {
-    let counts = |story: &&Story| match &story.end {
-        End::Failed { category, .. } => category.counts_against_dependency(),
-        End::Delivered { .. } | End::Held { .. } => false,
+fn failures<'a>(chart: &EvidenceChart<'a>, ward: &DependencyEvidence<'a>) -> Vec<&'a AttemptRecord> {
+    let counts = |story: &&AttemptRecord| match &story.end {
+        AttemptEnd::Failed { category, .. } => category.counts_against_dependency(),
+        AttemptEnd::Delivered { .. } | AttemptEnd::Held { .. } => false,
     };
     chart.rows_of(ward).flat_map(RowEvidence::attempts).filter(counts).collect()
 }
@@ -93,8 +96,8 @@ fn failures<'a>(chart: &EvidenceChart<'a>, ward: &DependencyEvidence<'a>) -> Vec
 fn cause(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<String> {
     let failed = failures(chart, ward);
     let codes = failed.iter().filter_map(|story| match &story.end {
-        End::Failed { code, .. } => Some(code),
-        End::Delivered { .. } | End::Held { .. } => None,
+        AttemptEnd::Failed { code, .. } => Some(code),
+        AttemptEnd::Delivered { .. } | AttemptEnd::Held { .. } => None,
     });
     let counts = tally(codes);
     (!counts.is_empty()).then(|| format!("failures: {}", said(&counts)))
@@ -153,8 +156,8 @@ fn opens_often(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Opti
 fn flaps(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<DiagnosisSign> {
     let turns = recent(chart, ward);
     let again = turns.windows(2).filter(|pair| {
-        let closed = pair[0].to == Phase::Closed && pair[0].from != Phase::Closed;
-        closed && pair[1].to == Phase::Open && pair[1].at.since(pair[0].at) <= SOON
+        let closed = pair[0].to == BreakerPhase::Closed && pair[0].from != BreakerPhase::Closed;
+        closed && pair[1].to == BreakerPhase::Open && pair[1].at.since(pair[0].at) <= SOON
     });
     let flaps = again.count();
     if flaps < FLAPS_MIN {
@@ -185,7 +188,7 @@ fn flaps(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<Dia
 fn never_opens(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<DiagnosisSign> {
     let opened = ward.figures.is_some_and(|figures| figures.trips > 0)
         || ward.state.is_some_and(|state| !state.turns.is_empty());
-    let held = |story: &Story| matches!(story.end, End::Held { .. });
+    let held = |story: &AttemptRecord| matches!(story.end, AttemptEnd::Held { .. });
     let was_held = chart
         .rows_of(ward)
         .any(|member| member.deliveries.iter().any(|delivery| delivery.stories.iter().any(held)));
@@ -230,9 +233,11 @@ fn never_opens(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Opti
 fn probes_fail(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<DiagnosisSign> {
     let turns = recent(chart, ward);
     // Only the latest run of failed probes counts.
-    let since_closed = turns.iter().rposition(|turn| turn.to == Phase::Closed).map_or(0, |last| last + 1);
-    let failed =
-        turns[since_closed..].iter().filter(|turn| turn.from == Phase::HalfOpen && turn.to == Phase::Open);
+    let since_closed =
+        turns.iter().rposition(|turn| turn.to == BreakerPhase::Closed).map_or(0, |last| last + 1);
+    let failed = turns[since_closed..]
+        .iter()
+        .filter(|turn| turn.from == BreakerPhase::HalfOpen && turn.to == BreakerPhase::Open);
     let failed = failed.count();
     // Targets that deliver nothing have their own finding.
     if failed < PROBES_FAILED_MIN || targets::is_standstill(chart, ward) {

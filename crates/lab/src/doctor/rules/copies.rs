@@ -1,6 +1,6 @@
 //! Diagnoses for duplicate events.
 
-use crate::doctor::change::{Patch, Step, place_of};
+use crate::doctor::change::{Patch, PatchStep, place_of};
 use crate::doctor::evidence::EvidenceChart;
 use crate::doctor::proof::ProposedChange;
 use crate::doctor::words::{counted, rounded_up};
@@ -32,7 +32,7 @@ fn window_too_short(chart: &EvidenceChart<'_>) -> Option<DiagnosisSign> {
     let rule = book.sections().resolved().max_by_key(|rule| rule.idempotency.ttl.value);
     let change = rule.as_ref().map(|rule| {
         let mut place = place_of(rule, rule.idempotency.ttl.origin.level);
-        place.push(Step::Key("idempotency".to_owned()));
+        place.push(PatchStep::Key("idempotency".to_owned()));
         Patch::new().set(&place, "ttl", show_duration(wanted))
     });
     let stated = rule.and_then(|rule| rule.idempotency.ttl.origin.position());

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::{targets, timeouts};
-use crate::doctor::change::{Patch, Step, place_of};
+use crate::doctor::change::{Patch, PatchStep, place_of};
 use crate::doctor::evidence::{EvidenceChart, ExaminedDelivery, RowEvidence};
 use crate::doctor::proof::{ProofMeasure, ProofWorld, ProposedChange};
 use crate::doctor::words::{counted, exceeds, percent, said, tally};
 use crate::doctor::{ATTEMPTS_MIN, Diagnosis, DiagnosisCheck, DiagnosisSign, Harm};
-use crate::scenario::{Met, Mood};
-use redrive_core::book::resolve::Level;
-use redrive_core::engine::story::{End, Place, Story, Told};
+use crate::scenario::{CallFailure, FailureMode};
+use redrive_core::book::resolve::RuleLevel;
+use redrive_core::engine::attempt_record::{AttemptEnd, AttemptRecord, BookPosition, RecordedVerdict};
 use redrive_core::policy::category::{Category, codes};
 use redrive_core::policy::rule::FailureMatch;
 use redrive_core::text::{Share, show_duration, show_rounded};
@@ -80,11 +80,12 @@ impl FailureRecency {
     fn of<'a>(
         chart: &EvidenceChart<'_>,
         member: &RowEvidence<'a>,
-        failed: impl Iterator<Item = &'a Story>,
+        failed: impl Iterator<Item = &'a AttemptRecord>,
     ) -> Option<Self> {
         let last_at = failed.map(|story| story.started_at).max()?;
-        let has_arrived =
-            |story: &&Story| matches!(story.end, End::Delivered { .. }) && story.started_at > last_at;
+        let has_arrived = |story: &&AttemptRecord| {
+            matches!(story.end, AttemptEnd::Delivered { .. }) && story.started_at > last_at
+        };
         let arrived = member.attempts().filter(has_arrived).count() as u64;
         Some(Self { last: show_rounded(chart.ago(last_at)), arrived })
     }
@@ -103,7 +104,7 @@ impl FailureRecency {
 }
 
 fn transient(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<DiagnosisSign> {
-    let is_past = |story: &Story| timeouts::is_of_another_limit(member, story);
+    let is_past = |story: &AttemptRecord| timeouts::is_of_another_limit(member, story);
     let attempts = member.attempts().filter(|story| !is_past(story)).count() as u64;
     let failed: Vec<_> =
         member.failed_as(&[Category::Transient]).filter(|(story, _)| !is_past(story)).collect();
@@ -197,17 +198,17 @@ fn permanent(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<Diag
     })
 }
 
-fn is_refusal(story: &Story) -> bool {
+fn is_refusal(story: &AttemptRecord) -> bool {
     match &story.end {
-        End::Failed { category, .. } => matches!(category, Category::Permanent | Category::Invalid),
-        End::Delivered { .. } | End::Held { .. } => false,
+        AttemptEnd::Failed { category, .. } => matches!(category, Category::Permanent | Category::Invalid),
+        AttemptEnd::Delivered { .. } | AttemptEnd::Held { .. } => false,
     }
 }
 
-pub(super) fn messages<'a>(stories: impl Iterator<Item = &'a Story>) -> Vec<String> {
+pub(super) fn messages<'a>(stories: impl Iterator<Item = &'a AttemptRecord>) -> Vec<String> {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     for story in stories {
-        if let End::Failed { message, response, .. } = &story.end {
+        if let AttemptEnd::Failed { message, response, .. } = &story.end {
             let text = if response.is_empty() { message } else { response };
             let short: String = text.chars().filter(|c| !c.is_control()).take(MESSAGE_CHARS_MAX).collect();
             *counts.entry(short).or_default() += 1;
@@ -222,7 +223,7 @@ pub(super) fn messages<'a>(stories: impl Iterator<Item = &'a Story>) -> Vec<Stri
 struct RetriedAnswers<'a> {
     deliveries: Vec<&'a ExaminedDelivery>,
     answers: u64,
-    at: Option<Place>,
+    at: Option<BookPosition>,
 }
 
 impl RetriedAnswers<'_> {
@@ -246,10 +247,12 @@ fn retried<'a>(member: &RowEvidence<'a>, by: RetriedBy) -> Option<(u16, RetriedA
     let mut found: BTreeMap<u16, RetriedAnswers<'a>> = BTreeMap::new();
     for delivery in &member.deliveries {
         for story in delivery.attempts() {
-            let End::Failed { status: Some(status @ 400..500), code, .. } = &story.end else { continue };
+            let AttemptEnd::Failed { status: Some(status @ 400..500), code, .. } = &story.end else {
+                continue;
+            };
             let heals = matches!(status, 408 | 425 | 429) || code.as_str() == codes::RATE_LIMITED;
             let is_by = if story.classified_at.is_some() { RetriedBy::Classify } else { RetriedBy::Reaction };
-            if heals || is_by != by || !matches!(story.verdict, Told::Retry { .. }) {
+            if heals || is_by != by || !matches!(story.verdict, RecordedVerdict::Retry { .. }) {
                 continue;
             }
             let retried = found.entry(*status).or_default();
@@ -278,7 +281,7 @@ fn shown(status: u16, retried: &RetriedAnswers<'_>) -> Vec<String> {
 
 /// Simulated with a target that always answers this status.
 fn answered(change: Patch, status: u16) -> ProposedChange {
-    let always = Mood::Mixed(vec![(Met::Status(status), Share::ALL)]);
+    let always = FailureMode::Mixed(vec![(CallFailure::Status(status), Share::ALL)]);
     ProposedChange::new(change, ProofMeasure::Calls, ProofWorld::Alike(always))
 }
 
@@ -297,10 +300,10 @@ fn client_errors(_: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<Diag
             (format!("{}-{}", range.first, range.last), known.origin.level)
         }
         Some((FailureMatch::Category(category), known)) => (category.to_string(), known.origin.level),
-        None => (status.to_string(), Level::Service),
+        None => (status.to_string(), RuleLevel::Service),
     };
     let mut place = place_of(rule, level);
-    place.push(Step::Key("on_failure".to_owned()));
+    place.push(PatchStep::Key("on_failure".to_owned()));
     Some(DiagnosisSign {
         title: format!("`{}` retries {status}, which does not recover", member.queue),
         touched: retried.answers,
@@ -317,12 +320,12 @@ fn never_heals(_: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<Diagno
     let rule = &member.rule;
     let (row, level) = rule.classify.iter().find(|(row, _)| {
         let fits = row.when.statuses.iter().any(|range| range.contains(status));
-        fits && row.meaning == redrive_core::policy::rule::Meaning::Failure(Category::Transient)
+        fits && row.meaning == redrive_core::policy::rule::OverrideMeaning::Failure(Category::Transient)
     })?;
     // A `classify` row closer to the events is tried first.
     let item = format!("{{ status: {status}, as: permanent, because: it never healed }}");
-    let change = (*level != Level::Row && member.patterns.len() == 1)
-        .then(|| Patch::new().add(&place_of(rule, Level::Row), "classify", item));
+    let change = (*level != RuleLevel::Row && member.patterns.len() == 1)
+        .then(|| Patch::new().add(&place_of(rule, RuleLevel::Row), "classify", item));
     Some(DiagnosisSign {
         title: format!("`{}` classifies {status} as transient, but it never recovers", member.queue),
         touched: retried.answers,

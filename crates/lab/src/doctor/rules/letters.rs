@@ -8,7 +8,7 @@ use crate::doctor::evidence::{EvidenceChart, LetterKind, QueueState};
 use crate::doctor::proof::ProposedChange;
 use crate::doctor::words::{counted, exceeds, percent};
 use crate::doctor::{Diagnosis, DiagnosisCheck, DiagnosisSign, Harm};
-use redrive_core::book::expression::Metric;
+use redrive_core::book::expression::AlertMetric;
 use redrive_core::letters::envelope::Tier;
 use redrive_core::letters::fingerprint::Fingerprint;
 use redrive_core::text::{show_duration, show_rounded};
@@ -170,8 +170,11 @@ fn poison(chart: &EvidenceChart<'_>, queue: &QueueState) -> Option<DiagnosisSign
 fn unwatched(chart: &EvidenceChart<'_>, queue: &QueueState) -> Option<DiagnosisSign> {
     let rule = chart.any_row_of(&queue.name)?;
     let sections = chart.evidence.book.sections();
-    let looks = |metric: Metric| {
-        matches!(metric, Metric::DeadLetters | Metric::DeadLetterAge | Metric::DeadLetterInflow)
+    let looks = |metric: AlertMetric| {
+        matches!(
+            metric,
+            AlertMetric::DeadLetters | AlertMetric::DeadLetterAge | AlertMetric::DeadLetterInflow
+        )
     };
     let own = rule.alerts.iter().map(|(alert, _)| *alert);
     let is_watched =

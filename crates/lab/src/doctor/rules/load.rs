@@ -8,10 +8,10 @@ use crate::doctor::evidence::{DependencyEvidence, EvidenceChart, RowEvidence, So
 use crate::doctor::proof::{ProofMeasure, ProofWorld, ProposedChange};
 use crate::doctor::words::{self, counted, exceeds, percent};
 use crate::doctor::{ATTEMPTS_MIN, Diagnosis, DiagnosisCheck, DiagnosisSign, Harm};
-use crate::scenario::{Capacity, Latency, Mood};
+use crate::scenario::{Capacity, FailureMode, Latency};
 use redrive_core::book::resolve::Resolved;
-use redrive_core::engine::story::{End, Story};
-use redrive_core::figures::{BESIDE_BOUNDS, Beside};
+use redrive_core::engine::attempt_record::{AttemptEnd, AttemptRecord};
+use redrive_core::figures::{BESIDE_BOUNDS, ConcurrencyFigures};
 use redrive_core::policy::category::Category;
 use redrive_core::text::{Rate, Share, show_rounded};
 
@@ -68,7 +68,7 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
     },
 ];
 
-fn mean_micros(beside: &Beside) -> u64 {
+fn mean_micros(beside: &ConcurrencyFigures) -> u64 {
     beside.took_micros.checked_div(beside.calls).unwrap_or(0)
 }
 
@@ -81,7 +81,7 @@ fn range(place: usize) -> String {
     }
 }
 
-fn shown(place: usize, beside: &Beside) -> String {
+fn shown(place: usize, beside: &ConcurrencyFigures) -> String {
     let (failed, calls) = (percent(beside.failed, beside.calls), counted(beside.calls, "call"));
     let each = show_rounded(Duration::from_micros(mean_micros(beside)));
     format!("{}: {failed} of {calls} failed, {each} each", range(place))
@@ -91,7 +91,7 @@ fn too_many(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<
     let ranges = &ward.figures?.beside;
     let base = ranges.iter().position(|beside| beside.calls >= CALLS_MIN)?;
     let calm = &ranges[base];
-    let is_worse = |beside: &Beside| {
+    let is_worse = |beside: &ConcurrencyFigures| {
         let allowed = calm.failed * 100 / calm.calls + FAILS_MORE_PERCENT;
         let fails = exceeds(beside.failed, beside.calls, allowed)
             && beside.failed * calm.calls > 2 * calm.failed * beside.calls;
@@ -120,8 +120,8 @@ fn fewer_at_once(
     chart: &EvidenceChart<'_>,
     rule: &Resolved<'_>,
     good: u32,
-    calm: &Beside,
-    crowd: &Beside,
+    calm: &ConcurrencyFigures,
+    crowd: &ConcurrencyFigures,
 ) -> ProposedChange {
     let change = change::of_dependency(chart.evidence, rule, "in_flight", good);
     let fails = exceeds(crowd.failed, crowd.calls, calm.failed * 100 / calm.calls + FAILS_MORE_PERCENT);
@@ -133,7 +133,7 @@ fn fewer_at_once(
     ProposedChange::new(change, measure, ProofWorld::Crowd(at_once, latency_of(calm), capacity))
 }
 
-fn latency_of(beside: &Beside) -> Latency {
+fn latency_of(beside: &ConcurrencyFigures) -> Latency {
     let mean = Duration::from_micros(mean_micros(beside)).max(Duration::from_millis(1));
     Latency { p50: mean, p99: mean }
 }
@@ -146,7 +146,7 @@ fn too_few(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<D
     let full = BESIDE_BOUNDS.iter().position(|bound| limit <= *bound)?;
     let calls: u64 = ranges.iter().map(|beside| beside.calls).sum();
     let (crowd, calm) = (&ranges[full], &ranges[..full]);
-    let mut fewer = Beside::default();
+    let mut fewer = ConcurrencyFigures::default();
     for beside in calm {
         fewer.calls += beside.calls;
         fewer.took_micros += beside.took_micros;
@@ -216,7 +216,7 @@ fn rate_limited(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<D
     if stated.zip(taken).is_some_and(|(stated, taken)| stated <= taken) {
         return None;
     }
-    let asked = |story: &Story| story.retry.as_ref().and_then(|retry| retry.retry_after_nanos);
+    let asked = |story: &AttemptRecord| story.retry.as_ref().and_then(|retry| retry.retry_after_nanos);
     let waits: Vec<Duration> = member.attempts().filter_map(asked).map(Duration::from_nanos).collect();
     let retry_after = SortedTimes::of(waits.iter().copied()).median();
     let mut evidence = vec![
@@ -241,8 +241,8 @@ fn rate_limited(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<D
         },
         change: rate.zip(taken.and_then(Rate::per_second)).map(|(rate, limit)| {
             let change = change::of_dependency(chart.evidence, rule, "rate", rate);
-            let mood = Mood::Throttled { rate: limit, retry_after };
-            ProposedChange::new(change, ProofMeasure::FailedCalls, ProofWorld::Always(mood))
+            let mode = FailureMode::Throttled { rate: limit, retry_after };
+            ProposedChange::new(change, ProofMeasure::FailedCalls, ProofWorld::Always(mode))
         }),
         line: rule.rate.as_ref().and_then(|known| known.origin.position()).map(|position| position.line),
         harm: (waiting >= WAITING_MIN).then_some(Harm::High),
@@ -251,14 +251,14 @@ fn rate_limited(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<D
 
 /// The highest delivered rate in recent spans that had 429 answers.
 fn taken_per_second(member: &RowEvidence<'_>) -> Option<f64> {
-    let span = |story: &Story| story.started_at.as_millis() / 1_000 / SPAN_SECS;
+    let span = |story: &AttemptRecord| story.started_at.as_millis() / 1_000 / SPAN_SECS;
     let mut spans: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
     for story in member.attempts() {
         let (taken, throttled) = spans.entry(span(story)).or_default();
         match &story.end {
-            End::Delivered { .. } => *taken += 1,
-            End::Failed { category: Category::RateLimited, .. } => *throttled += 1,
-            End::Failed { .. } | End::Held { .. } => {}
+            AttemptEnd::Delivered { .. } => *taken += 1,
+            AttemptEnd::Failed { category: Category::RateLimited, .. } => *throttled += 1,
+            AttemptEnd::Failed { .. } | AttemptEnd::Held { .. } => {}
         }
     }
     spans.retain(|_, (_, throttled)| *throttled > 0);

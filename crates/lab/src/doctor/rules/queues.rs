@@ -254,7 +254,7 @@ fn likely_taker<'a>(services: &'a [ServiceEntry], event_type: &str) -> Option<&'
 fn unrouted(chart: &EvidenceChart<'_>) -> Option<DiagnosisSign> {
     // Types with a row by now only need routing.
     let sections = chart.evidence.book.sections();
-    let wanted = |event_type: &str| !chart.evidence.book.takers(event_type).is_empty();
+    let wanted = |event_type: &str| !chart.evidence.book.subscribers(event_type).is_empty();
     let mut types: Vec<_> = chart.evidence.unrouted.iter().filter(|kind| kind.count > 0).collect();
     types.sort_by_key(|kind| std::cmp::Reverse(kind.count));
     let count: u64 = types.iter().map(|kind| kind.count).sum();

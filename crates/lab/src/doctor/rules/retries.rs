@@ -7,8 +7,8 @@ use crate::doctor::evidence::{EvidenceChart, ExaminedDelivery, ExaminedState, Ro
 use crate::doctor::proof::{ProofMeasure, ProofWorld, ProposedChange};
 use crate::doctor::words::{counted, exceeds, percent, rounded_up, said, tally};
 use crate::doctor::{Diagnosis, DiagnosisCheck, DiagnosisSign, Harm};
-use crate::scenario::{Met, Mood};
-use redrive_core::engine::story::{End, HeldBy};
+use crate::scenario::{CallFailure, FailureMode};
+use redrive_core::engine::attempt_record::{AttemptEnd, HoldReason};
 use redrive_core::limits;
 use redrive_core::policy::backoff::Backoff;
 use redrive_core::policy::category::{Category, codes};
@@ -194,8 +194,8 @@ fn exhausted(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<Diag
         return None;
     }
     let last_failure = |delivery: &ExaminedDelivery| match &delivery.attempts().last()?.end {
-        End::Failed { code, .. } => Some(code.clone()),
-        End::Delivered { .. } | End::Held { .. } => None,
+        AttemptEnd::Failed { code, .. } => Some(code.clone()),
+        AttemptEnd::Delivered { .. } | AttemptEnd::Held { .. } => None,
     };
     let failures: Vec<_> = record.exhausted.iter().filter_map(|delivery| last_failure(delivery)).collect();
     let name = &record.policy.name;
@@ -441,7 +441,7 @@ fn meet_open_breaker(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Opt
     let (mut held, mut made) = (0_u64, 0_u64);
     for story in member.deliveries.iter().flat_map(|delivery| &delivery.stories) {
         if story.attempt.get() > 1 {
-            held += u64::from(story.end == End::Held { by: HeldBy::Breaker });
+            held += u64::from(story.end == AttemptEnd::Held { by: HoldReason::Breaker });
             made += u64::from(story.is_attempt());
         }
     }
@@ -516,8 +516,8 @@ fn holds_expire(_: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<Diagn
     })
 }
 
-fn never_well() -> Mood {
-    Mood::Mixed(vec![(Met::Status(503), Share::ALL)])
+fn never_well() -> FailureMode {
+    FailureMode::Mixed(vec![(CallFailure::Status(503), Share::ALL)])
 }
 
 fn reaction_line(member: &RowEvidence<'_>) -> Option<u32> {

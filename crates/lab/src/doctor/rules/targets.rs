@@ -11,9 +11,9 @@ use crate::doctor::evidence::{DependencyEvidence, EvidenceChart, RowEvidence};
 use crate::doctor::proof::{ProofMeasure, ProofWorld, ProposedChange};
 use crate::doctor::words::{counted, exceeds, percent, rounded_up, said, tally, waiting};
 use crate::doctor::{Diagnosis, DiagnosisCheck, DiagnosisSign, Harm};
-use crate::scenario::{Latency, Mood};
-use redrive_core::engine::story::{End, Story};
-use redrive_core::policy::breaker::Phase;
+use crate::scenario::{FailureMode, Latency};
+use redrive_core::engine::attempt_record::{AttemptEnd, AttemptRecord};
+use redrive_core::policy::breaker::BreakerPhase;
 use redrive_core::policy::category::Category;
 use redrive_core::text::{show_count, show_duration, show_rounded};
 
@@ -60,15 +60,15 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum FailureMode {
+enum StandstillCause {
     Gone,
     Slow,
     Failing,
 }
 
-impl FailureMode {
-    fn of(member: &RowEvidence<'_>, story: &Story) -> Option<Self> {
-        let End::Failed { category, status, .. } = &story.end else { return None };
+impl StandstillCause {
+    fn of(member: &RowEvidence<'_>, story: &AttemptRecord) -> Option<Self> {
+        let AttemptEnd::Failed { category, status, .. } = &story.end else { return None };
         match category {
             Category::RateLimited | Category::Permanent | Category::Invalid | Category::Internal => None,
             Category::Transient | Category::Unknown | Category::Fatal => Some(match status {
@@ -81,17 +81,17 @@ impl FailureMode {
 }
 
 struct Standstill<'c, 'a> {
-    way: FailureMode,
+    way: StandstillCause,
     ways: u64,
     rows: Vec<&'c RowEvidence<'a>>,
-    failed: Vec<(&'c RowEvidence<'a>, &'a Story)>,
+    failed: Vec<(&'c RowEvidence<'a>, &'a AttemptRecord)>,
     waiting: u64,
 }
 
 impl<'c, 'a> Standstill<'c, 'a> {
     fn of(chart: &'c EvidenceChart<'a>, ward: &DependencyEvidence<'a>) -> Option<Self> {
         let turns = ward.state.map_or(&[][..], |state| &state.turns);
-        let has_opened = turns.last().is_some_and(|turn| turn.to != Phase::Closed);
+        let has_opened = turns.last().is_some_and(|turn| turn.to != BreakerPhase::Closed);
         let mut rows = Vec::new();
         let mut failed = Vec::new();
         for row in chart.rows_of(ward) {
@@ -110,17 +110,17 @@ impl<'c, 'a> Standstill<'c, 'a> {
         if waiting == 0 && chart.ago(last) > LATELY {
             return None;
         }
-        let ways: Vec<FailureMode> =
-            failed.iter().filter_map(|(row, story)| FailureMode::of(row, story)).collect();
-        let of = |way: FailureMode| ways.iter().filter(|known| **known == way).count() as u64;
+        let ways: Vec<StandstillCause> =
+            failed.iter().filter_map(|(row, story)| StandstillCause::of(row, story)).collect();
+        let of = |way: StandstillCause| ways.iter().filter(|known| **known == way).count() as u64;
         // `max_by_key` returns the last of equals; a longer timeout is the least certain cure.
-        let way = [FailureMode::Slow, FailureMode::Failing, FailureMode::Gone]
+        let way = [StandstillCause::Slow, StandstillCause::Failing, StandstillCause::Gone]
             .into_iter()
             .max_by_key(|way| of(*way))?;
         Some(Self { way, ways: of(way), rows, failed, waiting })
     }
 
-    fn by(way: FailureMode, chart: &'c EvidenceChart<'a>, ward: &DependencyEvidence<'a>) -> Option<Self> {
+    fn by(way: StandstillCause, chart: &'c EvidenceChart<'a>, ward: &DependencyEvidence<'a>) -> Option<Self> {
         Self::of(chart, ward).filter(|found| found.way == way)
     }
 
@@ -135,8 +135,8 @@ impl<'c, 'a> Standstill<'c, 'a> {
     fn shown(&self, chart: &EvidenceChart<'_>) -> Vec<String> {
         let count = self.failed.len() as u64;
         let codes = self.failed.iter().filter_map(|(_, story)| match &story.end {
-            End::Failed { code, .. } => Some(code),
-            End::Delivered { .. } | End::Held { .. } => None,
+            AttemptEnd::Failed { code, .. } => Some(code),
+            AttemptEnd::Delivered { .. } | AttemptEnd::Held { .. } => None,
         });
         let first = self.failed.iter().map(|(_, story)| story.started_at).min();
         let since = first.map_or(Duration::ZERO, |first| chart.ago(first));
@@ -157,11 +157,11 @@ impl<'c, 'a> Standstill<'c, 'a> {
 }
 
 /// Since the last success or failure that is not the target's fault; timeouts under another limit are ignored.
-fn failed_in_a_row<'a>(row: &RowEvidence<'a>) -> Vec<&'a Story> {
+fn failed_in_a_row<'a>(row: &RowEvidence<'a>) -> Vec<&'a AttemptRecord> {
     let mut attempts: Vec<_> =
         row.attempts().filter(|story| !timeouts::is_of_another_limit(row, story)).collect();
     attempts.sort_by_key(|story| story.started_at);
-    let last = attempts.iter().rposition(|story| FailureMode::of(row, story).is_none());
+    let last = attempts.iter().rposition(|story| StandstillCause::of(row, story).is_none());
     attempts.split_off(last.map_or(0, |last| last + 1))
 }
 
@@ -178,7 +178,7 @@ pub(super) fn is_standstill(chart: &EvidenceChart<'_>, ward: &DependencyEvidence
 }
 
 fn gone(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<DiagnosisSign> {
-    let found = Standstill::by(FailureMode::Gone, chart, ward)?;
+    let found = Standstill::by(StandstillCause::Gone, chart, ward)?;
     let mut evidence = found.shown(chart);
     evidence.extend(messages(found.failed.iter().map(|(_, story)| *story)));
     let advice = format!(
@@ -191,7 +191,7 @@ fn gone(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<Diag
 }
 
 fn failing(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<DiagnosisSign> {
-    let found = Standstill::by(FailureMode::Failing, chart, ward)?;
+    let found = Standstill::by(StandstillCause::Failing, chart, ward)?;
     let mut evidence = found.shown(chart);
     evidence.extend(messages(found.failed.iter().map(|(_, story)| *story)));
     let advice = format!("check `{}` itself: no rule-book setting fixes that", ward.name);
@@ -204,7 +204,7 @@ fn failing(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<D
 }
 
 fn slow(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<DiagnosisSign> {
-    let found = Standstill::by(FailureMode::Slow, chart, ward)?;
+    let found = Standstill::by(StandstillCause::Slow, chart, ward)?;
     let limits = found.rows.iter().map(|row| timeouts::first_limit(row));
     let limit = limits.max().unwrap_or_default();
     let wanted = |limit: Duration| rounded_up(limit * 5 / 2).min(TIMEOUT_ADVISED_MAX).max(limit);
@@ -242,7 +242,7 @@ fn slow(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<Diag
     let advice = format!("no answers within {}: {longer}", show_duration(limit));
     let title = format!("`{}` is slower than its timeout of {}", ward.name, show_duration(limit));
     let sign = found.sign(title, evidence, advice);
-    let world = ProofWorld::Alike(Mood::Slow(Latency { p50, p99 }));
+    let world = ProofWorld::Alike(FailureMode::Slow(Latency { p50, p99 }));
     Some(DiagnosisSign {
         change: change.map(|change| ProposedChange::new(change, ProofMeasure::Undelivered, world)),
         line,

@@ -8,7 +8,7 @@ use crate::doctor::proof::{ProofMeasure, ProofWorld, ProposedChange};
 use crate::doctor::words::{counted, exceeds, percent, rounded_up};
 use crate::doctor::{ATTEMPTS_MIN, Diagnosis, DiagnosisCheck, DiagnosisSign, Harm};
 use crate::scenario::Latency;
-use redrive_core::engine::story::{End, Story};
+use redrive_core::engine::attempt_record::{AttemptEnd, AttemptRecord};
 use redrive_core::ids::Attempt;
 use redrive_core::policy::category::{Category, codes};
 use redrive_core::text::{show_duration, show_rounded};
@@ -56,28 +56,28 @@ pub(super) fn given_up(member: &RowEvidence<'_>) -> u64 {
     given_up.count() as u64
 }
 
-pub(super) fn is_given_up(member: &RowEvidence<'_>, story: &Story) -> bool {
+pub(super) fn is_given_up(member: &RowEvidence<'_>, story: &AttemptRecord) -> bool {
     is_timeout(story) && is_at_limit(member, story)
 }
 
 /// Such an attempt says nothing about the current limit.
-pub(in crate::doctor) fn is_of_another_limit(member: &RowEvidence<'_>, story: &Story) -> bool {
+pub(in crate::doctor) fn is_of_another_limit(member: &RowEvidence<'_>, story: &AttemptRecord) -> bool {
     is_timeout(story) && !is_at_limit(member, story)
 }
 
-fn is_at_limit(member: &RowEvidence<'_>, story: &Story) -> bool {
+fn is_at_limit(member: &RowEvidence<'_>, story: &AttemptRecord) -> bool {
     let took = Duration::from_nanos(story.took_nanos);
     let limit = member.rule.answer_limit(story.attempt);
     took >= limit * 9 / 10 && took <= limit * 3 / 2 + Duration::from_millis(500)
 }
 
-fn is_timeout(story: &Story) -> bool {
+fn is_timeout(story: &AttemptRecord) -> bool {
     match &story.end {
-        End::Failed { code, category, .. } => {
+        AttemptEnd::Failed { code, category, .. } => {
             let is_ours = matches!(code.as_str(), codes::NETWORK_TIMEOUT | codes::TIME_LIMIT_EXCEEDED);
             is_ours && matches!(category, Category::Transient | Category::Permanent | Category::Unknown)
         }
-        End::Delivered { .. } | End::Held { .. } => false,
+        AttemptEnd::Delivered { .. } | AttemptEnd::Held { .. } => false,
     }
 }
 

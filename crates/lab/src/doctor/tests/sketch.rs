@@ -9,14 +9,16 @@ use crate::doctor::{
 };
 use redrive_core::book::connectors::built_in;
 use redrive_core::book::{self, RuleBook};
-use redrive_core::engine::story::{End, HeldBy, Place, Story, Told, Used, Weighed};
+use redrive_core::engine::attempt_record::{
+    AttemptEnd, AttemptRecord, BookPosition, HoldReason, RecordedRetry, RecordedVerdict, UsedTime,
+};
 use redrive_core::engine::{HeldQueue, QueueName};
-use redrive_core::figures::{Beside, Figures};
+use redrive_core::figures::{ConcurrencyFigures, Figures};
 use redrive_core::ids::{Attempt, DependencyName, ServiceName};
 use redrive_core::letters::envelope::Tier;
 use redrive_core::letters::fingerprint::Fingerprint;
-use redrive_core::policy::breaker::Phase;
-use redrive_core::policy::category::{Category, Code, codes};
+use redrive_core::policy::breaker::BreakerPhase;
+use redrive_core::policy::category::{Category, FailureCode, codes};
 use redrive_core::text::parse_duration;
 use redrive_core::time::Timestamp;
 
@@ -122,7 +124,7 @@ impl Sketch {
         while let Some(word) = words.next() {
             match word {
                 "dead" => {
-                    let code = Code::reported(words.next().expect("a code"));
+                    let code = FailureCode::reported(words.next().expect("a code"));
                     state = ExaminedState::Dead { at: NOW, code };
                 }
                 "waits" => state = ExaminedState::Waiting,
@@ -130,7 +132,8 @@ impl Sketch {
                 word => {
                     let took =
                         if word == "held" { Duration::ZERO } else { span(words.next().expect("a time")) };
-                    let attempt = stories.iter().filter(|story: &&Story| story.is_attempt()).count() + 1;
+                    let attempt =
+                        stories.iter().filter(|story: &&AttemptRecord| story.is_attempt()).count() + 1;
                     let story =
                         self.story(word, took, u32::try_from(attempt).expect("few"), accepted_at + wait);
                     state = if word == "ok" { ExaminedState::Delivered } else { ExaminedState::Waiting };
@@ -140,22 +143,25 @@ impl Sketch {
         }
         let ends = matches!(state, ExaminedState::Dead { .. });
         if let (true, Some(last)) = (ends, stories.last_mut()) {
-            last.verdict = Told::Dead { code: Code::of(codes::MAX_RETRIES_EXCEEDED), tier: Tier::Dead };
+            last.verdict = RecordedVerdict::Dead {
+                code: FailureCode::of(codes::MAX_RETRIES_EXCEEDED),
+                tier: Tier::Dead,
+            };
         }
         ExaminedDelivery { queue: queue(), event_type: "a.b".to_owned(), accepted_at, state, stories }
     }
 
-    fn story(&self, word: &str, took: Duration, attempt: u32, started_at: Timestamp) -> Story {
-        let failed = |category, code: &'static str, status| End::Failed {
+    fn story(&self, word: &str, took: Duration, attempt: u32, started_at: Timestamp) -> AttemptRecord {
+        let failed = |category, code: &'static str, status| AttemptEnd::Failed {
             category,
-            code: Code::of(code),
+            code: FailureCode::of(code),
             status,
             message: format!("answered {word}"),
             response: String::new(),
         };
         let end = match word {
-            "ok" => End::Delivered { status: Some(200) },
-            "held" => End::Held { by: HeldBy::Breaker },
+            "ok" => AttemptEnd::Delivered { status: Some(200) },
+            "held" => AttemptEnd::Held { by: HoldReason::Breaker },
             "timeout" => failed(Category::Transient, codes::NETWORK_TIMEOUT, None),
             "refused" => failed(Category::Transient, codes::CONNECTION_REFUSED, None),
             "429" => failed(Category::RateLimited, codes::RATE_LIMITED, Some(429)),
@@ -167,8 +173,8 @@ impl Sketch {
         };
         let rule = self.book.explain("mail", None, "a.b").expect("the service takes it");
         let policy = rule.retry_policy();
-        let used = Used { used_nanos: 0, limit_nanos: None };
-        let retry = policy.filter(|_| matches!(end, End::Failed { .. })).map(|policy| Weighed {
+        let used = UsedTime { used_nanos: 0, limit_nanos: None };
+        let retry = policy.filter(|_| matches!(end, AttemptEnd::Failed { .. })).map(|policy| RecordedRetry {
             policy: policy.name.to_string(),
             by_policy: (attempt, policy.backoff.retries()),
             in_total: (attempt, policy.backoff.retries()),
@@ -179,18 +185,18 @@ impl Sketch {
             held: used,
             deadline: used,
         });
-        Story {
+        AttemptRecord {
             attempt: Attempt::new(attempt).expect("from 1"),
             started_at,
             took_nanos: u64::try_from(took.as_nanos()).expect("short"),
             book: 0,
             verdict: match end {
-                End::Delivered { .. } => Told::Delivered,
-                End::Failed { .. } => Told::Retry { due_at: NOW },
-                End::Held { .. } => Told::Hold { until: NOW },
+                AttemptEnd::Delivered { .. } => RecordedVerdict::Delivered,
+                AttemptEnd::Failed { .. } => RecordedVerdict::Retry { due_at: NOW },
+                AttemptEnd::Held { .. } => RecordedVerdict::Hold { until: NOW },
             },
             end,
-            classified_at: (word == "404*").then_some(Place { line: 1, column: 1 }),
+            classified_at: (word == "404*").then_some(BookPosition { line: 1, column: 1 }),
             reaction_at: None,
             retry,
             held_nanos: 0,
@@ -238,11 +244,11 @@ impl Sketch {
     /// What the breaker did, the oldest first: `open`, `half`, `closed`, so far apart.
     pub(super) fn turns(mut self, apart: &str, phases: &[&str]) -> Self {
         let phase = |word: &str| match word {
-            "open" => Phase::Open,
-            "half" => Phase::HalfOpen,
-            _ => Phase::Closed,
+            "open" => BreakerPhase::Open,
+            "half" => BreakerPhase::HalfOpen,
+            _ => BreakerPhase::Closed,
         };
-        let mut from = self.turns.last().map_or(Phase::Closed, |turn| turn.to);
+        let mut from = self.turns.last().map_or(BreakerPhase::Closed, |turn| turn.to);
         for word in phases {
             self.turns.iter_mut().for_each(|turn| turn.at = turn.at - span(apart));
             self.turns.push(BreakerTurn { at: NOW, from, to: phase(word) });
@@ -255,7 +261,7 @@ impl Sketch {
     pub(super) fn beside(mut self, range: usize, calls: u64, failed: u64, took: &str) -> Self {
         let dependency = self.figures.dependencies.entry(dependency()).or_default();
         let micros = u64::try_from(span(took).as_micros()).expect("short");
-        dependency.beside[range] = Beside { calls, failed, took_micros: calls * micros };
+        dependency.beside[range] = ConcurrencyFigures { calls, failed, took_micros: calls * micros };
         self
     }
 
@@ -272,8 +278,8 @@ impl Sketch {
             queue: queue(),
             event_type: "a.b".to_owned(),
             category: Category::Permanent,
-            code: Code::of(codes::UNPROCESSABLE),
-            failure_code: Code::of(codes::UNPROCESSABLE),
+            code: FailureCode::of(codes::UNPROCESSABLE),
+            failure_code: FailureCode::of(codes::UNPROCESSABLE),
             tier,
             fingerprint: Fingerprint(cause),
             count,

@@ -3,24 +3,24 @@
 use std::time::Duration;
 
 use super::{Advantage, BookComparison, BookSide, FigureComparison, RunFigures, Undecided, gains};
-use crate::scenario::expectation::{Metric, Value};
+use crate::scenario::expectation::{MetricValue, RunMetric};
 use crate::simulate::figures::FigureKey;
 use redrive_core::text::{show_count, show_measured, show_per_second};
 
 /// Figures that get a sentence, the most important first. Deliveries are covered by dead letters and waiting,
 /// amplification by calls.
-const METRICS: [Metric; 11] = [
-    Metric::OrderViolations,
-    Metric::DeadLetters,
-    Metric::Waiting,
-    Metric::Duplicates,
-    Metric::Drain,
-    Metric::Calls,
-    Metric::Amplification,
-    Metric::CallRate,
-    Metric::QueueDepth,
-    Metric::LatencyP99,
-    Metric::LatencyP50,
+const METRICS: [RunMetric; 11] = [
+    RunMetric::OrderViolations,
+    RunMetric::DeadLetters,
+    RunMetric::Waiting,
+    RunMetric::Duplicates,
+    RunMetric::Drain,
+    RunMetric::Calls,
+    RunMetric::Amplification,
+    RunMetric::CallRate,
+    RunMetric::QueueDepth,
+    RunMetric::LatencyP99,
+    RunMetric::LatencyP50,
 ];
 
 pub(super) fn advantages(
@@ -33,13 +33,13 @@ pub(super) fn advantages(
         for (key, compared) in of_metric {
             let Some(side) = compared.better else { continue };
             let is_same = |known: &Advantage| {
-                known.metric == Metric::Calls.as_str() && (known.side, &known.of) == (side, &key.of)
+                known.metric == RunMetric::Calls.as_str() && (known.side, &known.of) == (side, &key.of)
             };
-            let is_covered = metric == Metric::Amplification && found.iter().any(is_same);
+            let is_covered = metric == RunMetric::Amplification && found.iter().any(is_same);
             if is_covered {
                 continue;
             }
-            let pairs: Vec<(Value, Value)> = gains(key, side, pairs).collect();
+            let pairs: Vec<(MetricValue, MetricValue)> = gains(key, side, pairs).collect();
             let text = phrase(key, &pairs);
             if found.iter().any(|known| (known.side, &known.text) == (side, &text)) {
                 continue;
@@ -56,7 +56,7 @@ pub(super) fn advantages(
     found
 }
 
-fn phrase(key: &FigureKey, pairs: &[(Value, Value)]) -> String {
+fn phrase(key: &FigureKey, pairs: &[(MetricValue, MetricValue)]) -> String {
     let mut pairs = pairs.to_vec();
     pairs.sort_by(|one, other| gain(key.metric, *one).total_cmp(&gain(key.metric, *other)));
     let (least, most) = (pairs[0], pairs[pairs.len() - 1]);
@@ -66,24 +66,30 @@ fn phrase(key: &FigureKey, pairs: &[(Value, Value)]) -> String {
     if from == to { text } else { format!("{text} ({from} to {to})") }
 }
 
-fn gain(metric: Metric, (own, others): (Value, Value)) -> f64 {
+fn gain(metric: RunMetric, (own, others): (MetricValue, MetricValue)) -> f64 {
     let (own, others) = (own.as_f64(), others.as_f64());
     if is_in_parts(metric) && others.is_finite() { (others - own) / others } else { others - own }
 }
 
 /// Whether the difference is shown in percent.
-const fn is_in_parts(metric: Metric) -> bool {
-    matches!(metric, Metric::Calls | Metric::Amplification | Metric::CallRate | Metric::QueueDepth)
+const fn is_in_parts(metric: RunMetric) -> bool {
+    matches!(
+        metric,
+        RunMetric::Calls | RunMetric::Amplification | RunMetric::CallRate | RunMetric::QueueDepth
+    )
 }
 
-fn shown_gain(metric: Metric, pair: (Value, Value)) -> String {
+fn shown_gain(metric: RunMetric, pair: (MetricValue, MetricValue)) -> String {
     let gain = gain(metric, pair);
     match pair.1 {
-        Value::Never => "from never".to_owned(),
-        Value::Nothing => "from nothing".to_owned(),
+        MetricValue::Never => "from never".to_owned(),
+        MetricValue::Nothing => "from nothing".to_owned(),
         _ if is_in_parts(metric) => format!("{:.0}%", gain * 100.0),
-        Value::Duration(_) => show_measured(Duration::from_secs_f64(gain.max(0.0))),
-        Value::Count(_) | Value::Number(_) | Value::PerSecond(_) | Value::Share(_) => show_whole(gain),
+        MetricValue::Duration(_) => show_measured(Duration::from_secs_f64(gain.max(0.0))),
+        MetricValue::Count(_)
+        | MetricValue::Number(_)
+        | MetricValue::PerSecond(_)
+        | MetricValue::Share(_) => show_whole(gain),
     }
 }
 
@@ -96,44 +102,44 @@ fn show_whole(number: f64) -> String {
     show_count(number.round() as u64)
 }
 
-fn in_words(key: &FigureKey, pair: (Value, Value)) -> String {
+fn in_words(key: &FigureKey, pair: (MetricValue, MetricValue)) -> String {
     let by = shown_gain(key.metric, pair);
     let of = key.of.as_deref().unwrap_or("all");
     let one = |singular: &'static str, plural: &'static str| if by == "1" { singular } else { plural };
     match key.metric {
-        Metric::OrderViolations => format!("{by} fewer {} out of order", one("call", "calls")),
-        Metric::DeadLetters => format!("{by} fewer dead {}", one("letter", "letters")),
-        Metric::Waiting => format!("{by} fewer left waiting"),
-        Metric::Duplicates => format!("{by} fewer {}", one("duplicate", "duplicates")),
-        Metric::Drain if pair.1 == Value::Never => {
+        RunMetric::OrderViolations => format!("{by} fewer {} out of order", one("call", "calls")),
+        RunMetric::DeadLetters => format!("{by} fewer dead {}", one("letter", "letters")),
+        RunMetric::Waiting => format!("{by} fewer left waiting"),
+        RunMetric::Duplicates => format!("{by} fewer {}", one("duplicate", "duplicates")),
+        RunMetric::Drain if pair.1 == MetricValue::Never => {
             format!("`{of}` drains after {} instead of never", pair.0)
         }
-        Metric::Drain => format!("`{of}` drains {by} sooner"),
-        Metric::Calls => format!("{by} fewer calls on `{of}`"),
-        Metric::Amplification => format!("{by} fewer attempts per delivery on `{of}`"),
-        Metric::CallRate => format!("peak call rate on `{of}` {by} lower"),
-        Metric::QueueDepth => format!("{by} smaller backlog of `{of}`"),
-        Metric::LatencyP99 | Metric::LatencyP50 if pair.1 == Value::Nothing => {
+        RunMetric::Drain => format!("`{of}` drains {by} sooner"),
+        RunMetric::Calls => format!("{by} fewer calls on `{of}`"),
+        RunMetric::Amplification => format!("{by} fewer attempts per delivery on `{of}`"),
+        RunMetric::CallRate => format!("peak call rate on `{of}` {by} lower"),
+        RunMetric::QueueDepth => format!("{by} smaller backlog of `{of}`"),
+        RunMetric::LatencyP99 | RunMetric::LatencyP50 if pair.1 == MetricValue::Nothing => {
             "something is delivered instead of nothing".to_owned()
         }
-        Metric::LatencyP99 => format!("p99 latency of deliveries {by} lower"),
-        Metric::LatencyP50 => format!("p50 latency of deliveries {by} lower"),
-        Metric::AttemptsMax => format!("{by} fewer {} at most", one("attempt", "attempts")),
-        Metric::Delivered => format!("{by} more delivered"),
-        Metric::BreakerOpened => format!("{by} fewer breaker openings of `{of}`"),
+        RunMetric::LatencyP99 => format!("p99 latency of deliveries {by} lower"),
+        RunMetric::LatencyP50 => format!("p50 latency of deliveries {by} lower"),
+        RunMetric::AttemptsMax => format!("{by} fewer {} at most", one("attempt", "attempts")),
+        RunMetric::Delivered => format!("{by} more delivered"),
+        RunMetric::BreakerOpened => format!("{by} fewer breaker openings of `{of}`"),
     }
 }
 
-pub(super) fn signed(a: Value, b: Value) -> String {
+pub(super) fn signed(a: MetricValue, b: MetricValue) -> String {
     let apart = b.as_f64() - a.as_f64();
     let sign = if apart < 0.0 { "−" } else { "+" };
     let size = apart.abs();
     let shown = match (a, b) {
-        (Value::Count(_), _) => show_whole(size),
-        (Value::PerSecond(_), _) => show_per_second(size),
-        (Value::Share(_), _) => format!("{:.2}%", size * 100.0),
-        (Value::Duration(_), _) => show_measured(Duration::from_secs_f64(size)),
-        (Value::Number(_) | Value::Never | Value::Nothing, _) => format!("{size:.2}"),
+        (MetricValue::Count(_), _) => show_whole(size),
+        (MetricValue::PerSecond(_), _) => show_per_second(size),
+        (MetricValue::Share(_), _) => format!("{:.2}%", size * 100.0),
+        (MetricValue::Duration(_), _) => show_measured(Duration::from_secs_f64(size)),
+        (MetricValue::Number(_) | MetricValue::Never | MetricValue::Nothing, _) => format!("{size:.2}"),
     };
     if apart == 0.0 { "0".to_owned() } else { format!("{sign}{shown}") }
 }

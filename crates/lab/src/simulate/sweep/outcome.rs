@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::Sweep;
-use crate::scenario::expectation::{Better, Metric, Value};
+use crate::scenario::expectation::{Better, MetricValue, RunMetric};
 use crate::simulate::compare::{self, BookComparison, BookSide, listed};
 use crate::simulate::figures::{FigureKey, RunFigures};
 use crate::simulate::runs::RunRanges;
@@ -42,7 +42,7 @@ pub struct SweepColumn {
     #[serde(skip)]
     key: FigureKey,
     #[serde(skip)]
-    middles: Vec<Value>,
+    middles: Vec<MetricValue>,
     #[serde(skip)]
     delivered: Vec<f64>,
 }
@@ -53,8 +53,8 @@ pub fn swept(sweeps: &[Sweep], grid: &[Vec<String>], runs: &[Vec<RunFigures>]) -
     let keys = runs[0][0].figures.keys();
     let mut columns: Vec<SweepColumn> = keys.filter_map(|key| column(key, runs)).collect();
     // Delivered follows from dead letters and waiting.
-    if columns.iter().any(|column| matches!(column.key.metric, Metric::DeadLetters | Metric::Waiting)) {
-        columns.retain(|column| column.key.metric != Metric::Delivered);
+    if columns.iter().any(|column| matches!(column.key.metric, RunMetric::DeadLetters | RunMetric::Waiting)) {
+        columns.retain(|column| column.key.metric != RunMetric::Delivered);
     }
     let rows = grid.iter().zip(runs).enumerate().map(|(place, (values, runs))| SweepRow {
         values: values.clone(),
@@ -98,11 +98,11 @@ fn places(values: &[&str]) -> Vec<f64> {
 
 fn column(key: &FigureKey, runs: &[Vec<RunFigures>]) -> Option<SweepColumn> {
     let middle = |runs: &Vec<RunFigures>| {
-        let mut values: Vec<Value> = runs.iter().filter_map(|run| run.value(key)).collect();
+        let mut values: Vec<MetricValue> = runs.iter().filter_map(|run| run.value(key)).collect();
         values.sort_by(|one, other| one.as_f64().total_cmp(&other.as_f64()));
         values.get(values.len().saturating_sub(1) / 2).copied()
     };
-    let middles: Vec<Value> = runs.iter().map(middle).collect::<Option<_>>()?;
+    let middles: Vec<MetricValue> = runs.iter().map(middle).collect::<Option<_>>()?;
     let (metric, apart) = (key.metric, key.metric.info().apart);
     let differs = middles.iter().any(|one| middles.iter().any(|other| apart.is_between(*one, *other)));
     if !differs {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::price::Price;
 use super::together::names;
-use crate::scenario::expectation::{Metric, Value};
+use crate::scenario::expectation::{MetricValue, RunMetric};
 use crate::simulate::change::beside_change_of;
 use crate::simulate::report::{DeadLetterCause, DependencyReport, SimulationReport, ratio};
 use redrive_core::book::RuleBook;
@@ -13,7 +13,7 @@ use redrive_core::book::patch::{Patch, keys};
 use redrive_core::ids::{DependencyName, PolicyName};
 use redrive_core::limits;
 use redrive_core::policy::backoff::Jitter;
-use redrive_core::policy::catalog::{self, Kind};
+use redrive_core::policy::catalog::{self, DependencyKind};
 use redrive_core::policy::rule::Rule;
 use redrive_core::text::show_duration;
 
@@ -33,7 +33,7 @@ pub(super) struct Callers<'a> {
     book: &'a RuleBook,
     rules: BTreeMap<DependencyName, Vec<Rule>>,
     /// The kind that the first caller gives it.
-    kinds: BTreeMap<DependencyName, Kind>,
+    kinds: BTreeMap<DependencyName, DependencyKind>,
 }
 
 impl<'a> Callers<'a> {
@@ -83,7 +83,7 @@ impl ChangeSection {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::simulate) enum CandidateMeasure {
-    Figure(Metric),
+    Figure(RunMetric),
     /// The peak call rate after an incident.
     AfterRecovery,
 }
@@ -97,13 +97,13 @@ impl CandidateMeasure {
     }
 
     /// `step_ms` is the width of a peak, a multiple of the report's step.
-    fn value(self, report: &SimulationReport, of: Option<&str>, step_ms: u64) -> Value {
+    fn value(self, report: &SimulationReport, of: Option<&str>, step_ms: u64) -> MetricValue {
         match self {
             Self::Figure(metric) => report.value(metric, of),
             Self::AfterRecovery => {
                 let named = report.dependencies.iter().filter(|it| of.is_none_or(|name| it.name == name));
                 let peaks = named.map(|it| peak_after(it, report.step_ms, step_ms));
-                Value::PerSecond(peaks.fold(0.0, f64::max))
+                MetricValue::PerSecond(peaks.fold(0.0, f64::max))
             }
         }
     }
@@ -121,8 +121,8 @@ fn peak_after(dependency: &DependencyReport, own_ms: u64, step_ms: u64) -> f64 {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::simulate) struct CandidateGain {
-    pub(in crate::simulate) before: Value,
-    pub(in crate::simulate) after: Value,
+    pub(in crate::simulate) before: MetricValue,
+    pub(in crate::simulate) after: MetricValue,
     pub(in crate::simulate) price: Price,
 }
 
@@ -273,7 +273,7 @@ pub(super) fn merged(all: impl Iterator<Item = Candidate>) -> Vec<Candidate> {
 const RAMP_TIMES: u32 = 6;
 
 pub(super) fn against_storms(callers: &Callers<'_>, dependency: &DependencyReport) -> Vec<Candidate> {
-    let against = Against::of(callers, &dependency.name, CandidateMeasure::Figure(Metric::Drain));
+    let against = Against::of(callers, &dependency.name, CandidateMeasure::Figure(RunMetric::Drain));
     [against.breaker(), against.budget(), against.in_flight(dependency)].into_iter().flatten().collect()
 }
 
@@ -300,7 +300,7 @@ pub(super) fn against_backlogs(
     let rate = (per_second > 0 && !is_full).then(|| format!("rate: {per_second}/s"));
     let more = throttle.in_flight.get().saturating_mul(IN_FLIGHT_TIMES).min(100_000);
     let in_flight = is_full.then(|| format!("in_flight: {more}"));
-    let against = Against::of(callers, &dependency.name, CandidateMeasure::Figure(Metric::QueueDepth));
+    let against = Against::of(callers, &dependency.name, CandidateMeasure::Figure(RunMetric::QueueDepth));
     rate.into_iter().chain(in_flight).map(|setting| against.by_dependency(&setting)).collect()
 }
 
@@ -313,12 +313,12 @@ pub(super) fn against_stampedes(callers: &Callers<'_>, dependency: &DependencyRe
 }
 
 pub(super) fn against_waves(callers: &Callers<'_>, dependency: &DependencyReport) -> Vec<Candidate> {
-    let against = Against::of(callers, &dependency.name, CandidateMeasure::Figure(Metric::CallRate));
+    let against = Against::of(callers, &dependency.name, CandidateMeasure::Figure(RunMetric::CallRate));
     against.jitter(|jitter| jitter == Jitter::None)
 }
 
 pub(super) fn against_calls(callers: &Callers<'_>, dependency: &DependencyReport) -> Vec<Candidate> {
-    let against = Against::of(callers, &dependency.name, CandidateMeasure::Figure(Metric::Amplification));
+    let against = Against::of(callers, &dependency.name, CandidateMeasure::Figure(RunMetric::Amplification));
     against.breaker().into_iter().chain(against.budget()).collect()
 }
 
@@ -332,7 +332,7 @@ pub(super) fn against_deaths(
         return Vec::new();
     }
     let service = cause.queue.split('/').next().unwrap_or_default();
-    let against = Against::of(callers, &cause.dependency, CandidateMeasure::Figure(Metric::DeadLetters));
+    let against = Against::of(callers, &cause.dependency, CandidateMeasure::Figure(RunMetric::DeadLetters));
     let slow = report.dependencies.iter().find(|it| it.name == cause.dependency);
     let slow = slow.filter(|_| cause.failure_code.ends_with("TIMEOUT"));
     let others = [against.breaker(), slow.map(|slow| against.timeout(slow, 4))];
@@ -341,6 +341,6 @@ pub(super) fn against_deaths(
 }
 
 pub(super) fn against_duplicates(callers: &Callers<'_>, dependency: &DependencyReport) -> Option<Candidate> {
-    let against = Against { callers, measure: CandidateMeasure::Figure(Metric::Duplicates), of: None };
+    let against = Against { callers, measure: CandidateMeasure::Figure(RunMetric::Duplicates), of: None };
     callers.call(&dependency.name).then(|| against.timeout(dependency, 2))
 }

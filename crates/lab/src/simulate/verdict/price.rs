@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::scenario::expectation::{Metric, Value};
+use crate::scenario::expectation::{MetricValue, RunMetric};
 use crate::simulate::compare::{listed, may_be_better};
 use crate::simulate::report::{SimulationReport, ratio};
 use redrive_core::text::show_count;
@@ -13,9 +13,9 @@ const WORSE_FROM: f64 = 1.1;
 /// Before and after. Waiting and dead letters are not included: a change with more of those is rejected.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(in crate::simulate) struct Price {
-    calls: Option<(Value, Value)>,
-    duplicates: Option<(Value, Value)>,
-    latency: Option<(Value, Value)>,
+    calls: Option<(MetricValue, MetricValue)>,
+    duplicates: Option<(MetricValue, MetricValue)>,
+    latency: Option<(MetricValue, MetricValue)>,
     /// Deliveries that wait in either case, if they are a large share.
     waiting: Option<u64>,
 }
@@ -24,17 +24,17 @@ const WAITING_FROM: f64 = 0.1;
 
 impl Price {
     pub(super) fn between(before: &SimulationReport, after: &SimulationReport) -> Self {
-        let worse = |metric: Metric| {
+        let worse = |metric: RunMetric| {
             let (was, is) = (before.value(metric, None), after.value(metric, None));
             (is.as_f64() >= WORSE_FROM * was.as_f64() && is.as_f64() > was.as_f64()).then_some((was, is))
         };
         // Deliveries that arrive only with the change are late, but delay nothing else.
         let [was, is] = [before, after].map(|report| ratio(report.delivered, report.deliveries));
-        let latency = worse(Metric::LatencyP99).filter(|_| may_be_better(Metric::LatencyP99, was, is));
+        let latency = worse(RunMetric::LatencyP99).filter(|_| may_be_better(RunMetric::LatencyP99, was, is));
         let is_much = after.waiting as f64 >= WAITING_FROM * after.deliveries as f64;
         Self {
-            calls: worse(Metric::Calls),
-            duplicates: worse(Metric::Duplicates),
+            calls: worse(RunMetric::Calls),
+            duplicates: worse(RunMetric::Duplicates),
             latency,
             waiting: Some(after.waiting).filter(|waiting| *waiting > 0 && is_much),
         }
@@ -43,9 +43,12 @@ impl Price {
 
 impl fmt::Display for Price {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let times = |(was, is): (Value, Value)| format!("{:.1} times the calls", is.as_f64() / was.as_f64());
-        let change =
-            |name: &str, pair: Option<(Value, Value)>| pair.map(|(was, is)| format!("{name} {was} → {is}"));
+        let times = |(was, is): (MetricValue, MetricValue)| {
+            format!("{:.1} times the calls", is.as_f64() / was.as_f64())
+        };
+        let change = |name: &str, pair: Option<(MetricValue, MetricValue)>| {
+            pair.map(|(was, is)| format!("{name} {was} → {is}"))
+        };
         let worse = [
             self.calls.map(times),
             change("duplicates", self.duplicates),
@@ -71,8 +74,8 @@ mod tests {
 
     #[test]
     fn a_price_is_told_in_words() {
-        let count = |was, is| Some((Value::Count(was), Value::Count(is)));
-        let seconds = |count| Value::Duration(Duration::from_secs(count));
+        let count = |was, is| Some((MetricValue::Count(was), MetricValue::Count(is)));
+        let seconds = |count| MetricValue::Duration(Duration::from_secs(count));
         #[rustfmt::skip]
         let cases = [
             ("nothing",    Price::default(), ""),

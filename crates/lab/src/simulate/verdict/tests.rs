@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::scenario::expectation::{Metric, Value};
+use crate::scenario::expectation::{MetricValue, RunMetric};
 use crate::scenario::{self, Scenario};
 use crate::simulate::{Go, SimulationPlan, run};
 use redrive_core::book::connectors::built_in;
@@ -169,7 +169,7 @@ fn the_worst_drain_in_words_is_that_of_the_figure() {
     };
     report.dependencies[0].troubles =
         vec![trouble(10_000, 2, 105, 19_000), trouble(50_000, 105, 180, 53_000)];
-    let worst = report.value(Metric::Drain, None).to_string();
+    let worst = report.value(RunMetric::Drain, None).to_string();
     let said: Vec<String> = verdict(&report, &book).into_iter().map(|finding| finding.text).collect();
     assert!(said.iter().any(|text| text.contains(&format!("drained {worst} after"))), "{worst}: {said:?}");
 }
@@ -280,7 +280,7 @@ fn a_retry_budget_is_advised_where_retries_keep_a_dependency_down() {
     let budget = budget.expect("it is tried");
     let changed = patch::laid_over(&book_text, &budget.change.to_string()).expect("both are YAML");
     let gain = budget.gain(&before, &play(&changed, &scenario).0);
-    assert!(gain.is_some_and(|gain| gain.before == Value::Never), "{gain:?}");
+    assert!(gain.is_some_and(|gain| gain.before == MetricValue::Never), "{gain:?}");
 }
 
 #[test]

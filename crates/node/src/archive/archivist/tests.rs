@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 use std::path::Path;
 
 use redrive_core::book::connectors::built_in;
-use redrive_core::engine::Bounds;
+use redrive_core::engine::EngineBounds;
 use redrive_core::event::attribute::EventId;
-use redrive_core::event::easy::{Easy, parse_easy};
+use redrive_core::event::simple::{SimpleEvent, parse_simple};
 use redrive_core::event::{Event, HeaderList};
 use tokio::sync::broadcast;
 
 use super::super::folder::find;
-use super::super::{ArchiveKey, Doing, Found, Kept};
+use super::super::{ArchiveFuture, ArchiveKey, ArchiveMatches, ArchivedEvent};
 use super::*;
 use crate::activity::{Activity, ActivityLine};
 use crate::runtime::Config;
@@ -42,14 +42,14 @@ fn node_on(store: &DataFolder, book: Arc<RuleBook>) -> Node {
         book,
         book_text: "".into(),
         store: Box::new(store.open()),
-        bounds: Bounds { window: 8, window_bytes: 1 << 20, calls: 8 },
+        bounds: EngineBounds { window: 8, window_bytes: 1 << 20, calls: 8 },
     };
     Node::start(config).expect("a store that is well")
 }
 
 fn event(id: &str) -> Event {
     let headers: Vec<(String, String)> = Vec::new();
-    parse_easy(Easy {
+    parse_simple(SimpleEvent {
         event_type: "nobody.wants",
         partition_key: None,
         idempotency_key: None,
@@ -107,14 +107,14 @@ impl Scripted {
 }
 
 impl Archive for Scripted {
-    fn put(&self, entry: Arc<Entry>) -> Doing<'_, ()> {
+    fn put(&self, entry: Arc<ArchiveEntry>) -> ArchiveFuture<'_, ()> {
         Box::pin(async move {
             let told = self.puts.lock().expect("no test panics here").pop_front();
             match told {
                 Some(Told::Fail(failure)) => Err(failure),
                 Some(Told::Hang) => std::future::pending().await,
                 None => {
-                    let kept = Kept::read(entry.bytes.clone()).expect("as it was written");
+                    let kept = ArchivedEvent::read(entry.bytes.clone()).expect("as it was written");
                     self.kept.lock().expect("no test panics here").push(kept.id);
                     Ok(())
                 }
@@ -122,17 +122,17 @@ impl Archive for Scripted {
         })
     }
 
-    fn sync(&self) -> Doing<'_, ()> {
+    fn sync(&self) -> ArchiveFuture<'_, ()> {
         let told = self.syncs.lock().expect("no test panics here").pop_front();
         Box::pin(async move { told.map_or(Ok(()), Err) })
     }
 
-    fn forget(&self, _before: Day) -> Doing<'_, u64> {
+    fn forget(&self, _before: Day) -> ArchiveFuture<'_, u64> {
         Box::pin(async { Ok(0) })
     }
 
-    fn get(&self, _key: ArchiveKey) -> Doing<'_, Found> {
-        Box::pin(async { Ok(Found::default()) })
+    fn get(&self, _key: ArchiveKey) -> ArchiveFuture<'_, ArchiveMatches> {
+        Box::pin(async { Ok(ArchiveMatches::default()) })
     }
 }
 
@@ -244,12 +244,12 @@ async fn an_archive_that_asks_to_slow_down_misses_nothing() {
     let archive = Scripted::saying(&[slow.clone(), slow]);
     let (node, archivist) = scripted(&archive, "").await;
     submit(&node, &["1", "2"]).await;
-    until("it waits", || matches!(status(&node, &archivist).standing, Standing::Waiting { .. })).await;
+    until("it waits", || matches!(status(&node, &archivist).standing, ArchiveHealth::Waiting { .. })).await;
     assert!(status(&node, &archivist).behind.is_some());
     until("both are kept", || status(&node, &archivist).archived == 2).await;
     assert_eq!(archive.kept(), ["1", "2"]);
     let status = status(&node, &archivist);
-    assert_eq!((status.left_out, status.standing), (0, Standing::Well));
+    assert_eq!((status.left_out, status.standing), (0, ArchiveHealth::Well));
     assert!(status.last_error.expect("it went wrong").1.contains("full"));
 }
 
@@ -276,7 +276,7 @@ async fn an_event_that_is_too_slow_twice_is_left_out() {
     assert_eq!(archive.kept(), ["2"]);
     assert_eq!(status(&node, &archivist).left_out, 1);
     let alerts = alerts(&mut activities);
-    assert!(alerts.len() == 1 && alerts[0].contains("is left out of the archive: no answer"), "{alerts:?}");
+    assert!(alerts.len() == 1 && alerts[0].contains("not archived: no answer"), "{alerts:?}");
 }
 
 #[tokio::test]
@@ -286,7 +286,7 @@ async fn an_open_breaker_leaves_out_what_comes_and_says_how_many() {
     let mut activities = node.activities();
     submit(&node, &["1", "2", "3"]).await;
     until("they are left out", || status(&node, &archivist).left_out == 3).await;
-    assert_eq!(status(&node, &archivist).standing, Standing::Open);
+    assert_eq!(status(&node, &archivist).standing, ArchiveHealth::Open);
     // Each is left out until the breaker lets a probe through.
     let mut number = 4;
     while archive.kept().is_empty() {
@@ -294,7 +294,7 @@ async fn an_open_breaker_leaves_out_what_comes_and_says_how_many() {
         number += 1;
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    until("it is well again", || status(&node, &archivist).standing == Standing::Well).await;
+    until("it is well again", || status(&node, &archivist).standing == ArchiveHealth::Well).await;
     until("all are accounted for", || {
         let ArchiveStatus { archived, left_out, .. } = status(&node, &archivist);
         archived + left_out == number - 1

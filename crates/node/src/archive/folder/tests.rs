@@ -11,8 +11,8 @@ use super::*;
 
 const DAY: &str = "2025-10-21";
 
-fn entry(place: u64, id: &str, data: &'static [u8]) -> Arc<Entry> {
-    Arc::new(Entry::of(&view(place, id, data)))
+fn entry(place: u64, id: &str, data: &'static [u8]) -> Arc<ArchiveEntry> {
+    Arc::new(ArchiveEntry::of(&view(place, id, data)))
 }
 
 fn archive() -> (TempDir, PathBuf, FolderArchive) {
@@ -159,7 +159,7 @@ async fn a_damaged_file_is_told_of_by_name() {
     archive.put(Arc::clone(&one)).await.expect("it is written");
     let file = folder.join(DAY).join(&one.bucket).join(&one.file);
     fs::write(&file, &one.bytes[..20]).expect("it is torn");
-    let Found { kept, damaged } = find(&folder, &by_id("a")).expect("it looks");
+    let ArchiveMatches { kept, damaged } = find(&folder, &by_id("a")).expect("it looks");
     assert!(kept.is_empty() && damaged.len() == 1, "{kept:?} {damaged:?}");
     assert!(damaged[0].contains(&one.file) && damaged[0].contains("damaged"), "{damaged:?}");
 }
@@ -184,7 +184,7 @@ async fn what_somebody_has_put_beside_an_event_does_not_hide_it() {
     fs::create_dir(folder.join("2025-10-20")).expect("it is made");
     symlink(&elsewhere, folder.join("2025-10-20").join(&one.bucket)).expect("it is linked");
 
-    let Found { kept, damaged } = find(&folder, &by_id("a")).expect("it looks");
+    let ArchiveMatches { kept, damaged } = find(&folder, &by_id("a")).expect("it looks");
     assert_eq!(kept.iter().map(|one| &one.data[..]).collect::<Vec<_>>(), [b"one"]);
     assert_eq!(damaged.len(), 5, "{damaged:?}");
 }

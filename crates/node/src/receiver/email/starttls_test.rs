@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use rcgen::{CertificateParams, KeyPair};
-use redrive_core::alerts::notice::Stage;
+use redrive_core::alerts::notice::AlertStage;
 use redrive_core::book::model::Network;
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
@@ -61,7 +61,7 @@ impl Post {
     }
 
     fn heard(&self) -> Vec<(&'static str, String)> {
-        self.heard.lock().expect("nobody panics").clone()
+        self.heard.lock().expect("lock is not poisoned").clone()
     }
 }
 
@@ -91,7 +91,7 @@ async fn talk(
             return Ok(false);
         }
         let line = line.trim_end().to_owned();
-        log.lock().expect("nobody panics").push((place, line.clone()));
+        log.lock().expect("lock is not poisoned").push((place, line.clone()));
         let answer = match line.split(' ').next().unwrap_or_default() {
             "." => "250 taken\r\n",
             _ if in_mail => continue,
@@ -115,28 +115,28 @@ async fn talk(
 #[derive(Clone, Copy)]
 enum Trust {
     ItsOwn,
-    Nobodys,
+    Untrusted,
 }
 
 /// What becomes of a mail to it.
-async fn sent(post: &Post, trust: Trust) -> Reply {
+async fn sent(post: &Post, trust: Trust) -> TargetReply {
     let roots = match trust {
         Trust::ItsOwn => vec![post.certificate.clone()],
-        Trust::Nobodys => Vec::new(),
+        Trust::Untrusted => Vec::new(),
     };
     let smtp =
         Smtp { privacy: SmtpPrivacy::StartTls, user: None, host: "localhost".to_owned(), port: post.port };
-    let email = Email {
+    let email = EmailSettings {
         to: "ops@a.test".to_owned(),
         from: "redrive@a.test".to_owned(),
         smtp,
         network: Network::Private,
         secret: None,
     };
-    let whose = Whose { network: Network::Private, place: "receiver ops, line 3".to_owned() };
+    let place = "receiver ops, line 3".to_owned();
     let pool = Arc::new(Pool::new(Roots::Only(roots)));
-    let mail = Mail::new(&email, None, whose, pool).expect("mail");
-    let told = serde_json::to_string(&notice(Stage::Firing)).expect("JSON");
+    let mail = Mail::new(&email, None, place, pool).expect("mail");
+    let told = serde_json::to_string(&notice(AlertStage::Firing)).expect("JSON");
     let headers =
         [("ce-specversion", "1.0"), ("ce-id", "n-1"), ("ce-source", "redrive"), ("ce-type", "alert.firing")];
     match mail.call(call("10s", vec![delivery(1, &headers, &told)])).await {
@@ -149,7 +149,7 @@ async fn sent(post: &Post, trust: Trust) -> Reply {
 async fn mail_is_said_in_private_alone() {
     let post = Post::start(WILLING).await;
     let reply = sent(&post, Trust::ItsOwn).await;
-    assert_eq!(reply.seen, Seen::Taken, "{reply:?}");
+    assert_eq!(reply.seen, ReplyKind::Taken, "{reply:?}");
     let heard = post.heard();
     let open: Vec<&str> =
         heard.iter().filter(|(place, _)| *place == "in the open").map(|(_, l)| &**l).collect();
@@ -161,13 +161,13 @@ async fn mail_is_said_in_private_alone() {
 #[tokio::test]
 async fn nothing_is_said_where_it_cannot_be_private() {
     #[rustfmt::skip]
-    let cases: [(&str, Manners, Trust, Seen, &str); 3] = [
+    let cases: [(&str, Manners, Trust, ReplyKind, &str); 3] = [
         ("it is not offered",      Manners { offers: "250 mail.test\r\n", ..WILLING },
-            Trust::ItsOwn, Seen::Transport(TransportError::Tls), "does not offer STARTTLS"),
+            Trust::ItsOwn, ReplyKind::Transport(TransportError::Tls), "does not offer STARTTLS"),
         ("it is put off",          Manners { to_starttls: "454 not now\r\n", ..WILLING },
-            Trust::ItsOwn, Seen::Broker(BrokerError::Unavailable), "454"),
-        ("nobody vouches for it",  WILLING,
-            Trust::Nobodys, Seen::Transport(TransportError::Tls), "signed by nobody who is trusted here"),
+            Trust::ItsOwn, ReplyKind::Broker(BrokerError::Unavailable), "454"),
+        ("untrusted",  WILLING,
+            Trust::Untrusted, ReplyKind::Transport(TransportError::Tls), "not signed by a trusted authority"),
     ];
     for (name, manners, trust, seen, words) in cases {
         let post = Post::start(manners).await;

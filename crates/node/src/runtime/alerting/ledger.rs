@@ -1,78 +1,73 @@
-//! What is known of alerts, what is still to be said, and what was said lately; whoever asks brings the time.
+//! The state of all alerts, the notices still to be sent, and the recent ones.
 //!
-//! Invariant: what is remembered holds both where the alerts stand and what is still to be said because of it,
-//! so that neither can be had without the other.
+//! Invariant: the memo holds both the alert state and the notices that follow from it, so neither is restored
+//! without the other.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use redrive_core::alerts::notice::{Notice, Stage};
-use redrive_core::alerts::{AlertView, Saved, Wants, Watch};
+use redrive_core::alerts::notice::{AlertNotice, AlertStage};
+use redrive_core::alerts::{AlertView, AlertWatch, SampleNeeds, SavedAlerts};
 use redrive_core::book::RuleBook;
 use redrive_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::eyes::Seen;
-use super::{Alerts, is_firing};
+use super::sampler::SampledFigures;
+use super::{AlertsView, is_firing};
 
-/// Things that were said, as far as they are kept to be shown.
 const RECENT_MAX: usize = 50;
 
-/// Something that was said.
+/// A notice that was sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[cfg_attr(feature = "schema", schema(as = AlertTold))]
-pub struct Told {
-    /// When.
+pub struct SentNotice {
+    /// When it was sent.
     pub at: Timestamp,
-    /// Of which alert.
+    /// The alert.
     pub alert: String,
-    /// Whether it had begun, lasted or was over.
-    pub stage: Stage,
-    /// How urgent it is.
+    /// Firing, repeated or resolved.
+    pub stage: AlertStage,
+    /// The alert's severity.
     pub severity: String,
-    /// What was said, in one line.
+    /// One line of text.
     pub summary: String,
-    /// To whom.
+    /// Receivers.
     pub to: Vec<String>,
 }
 
-/// All that is known of alerts.
-pub(super) struct Ledger {
+pub(super) struct AlertLedger {
     book: Arc<RuleBook>,
-    watch: Watch,
-    /// What is still to be said, the first first.
-    owed: VecDeque<Notice>,
-    /// The latest first.
-    recent: VecDeque<Told>,
+    watch: AlertWatch,
+    /// Notices to be sent, oldest first.
+    owed: VecDeque<AlertNotice>,
+    /// Latest first.
+    recent: VecDeque<SentNotice>,
     looked_at: Option<Timestamp>,
-    /// What the store remembers.
     written: Option<String>,
 }
 
-/// What is remembered over a restart.
 #[derive(Default, Serialize, Deserialize)]
-struct Memo {
-    watch: Saved,
+struct AlertMemo {
+    watch: SavedAlerts,
     #[serde(default)]
-    owed: VecDeque<Notice>,
+    owed: VecDeque<AlertNotice>,
     #[serde(default)]
-    recent: VecDeque<Told>,
+    recent: VecDeque<SentNotice>,
 }
 
-impl Ledger {
-    /// What an earlier run remembered, as far as the book still has it.
+impl AlertLedger {
+    /// Restores what an earlier run stored, as far as the book still has it.
     pub(super) fn new(book: Arc<RuleBook>, memo: Option<&str>, now: Timestamp) -> Self {
-        let mut watch = Watch::new(&book, now);
+        let mut watch = AlertWatch::new(&book, now);
         let written = memo.map(str::to_owned);
-        let memo = memo.and_then(|text| match serde_json::from_str::<Memo>(text) {
+        let memo = memo.and_then(|text| match serde_json::from_str::<AlertMemo>(text) {
             Ok(memo) => Some(memo),
             Err(error) => {
-                tracing::warn!(%error, "what was known of alerts cannot be read: they begin anew");
+                tracing::warn!(%error, "stored alert state is invalid, starting empty");
                 None
             }
         });
-        let Memo { watch: saved, owed, recent } = memo.unwrap_or_default();
+        let AlertMemo { watch: saved, owed, recent } = memo.unwrap_or_default();
         watch.restore(saved);
         Self { book, watch, owed, recent, looked_at: None, written }
     }
@@ -82,68 +77,66 @@ impl Ledger {
         self.book = book;
     }
 
-    /// Whether there is nothing to look for and nothing to say.
+    /// Whether there is nothing to evaluate and nothing to send.
     pub(super) fn is_idle(&self) -> bool {
-        self.owed.is_empty() && self.watch.save() == Saved::default()
+        self.owed.is_empty() && self.watch.save() == SavedAlerts::default()
     }
 
-    pub(super) fn wants(&self) -> Wants {
-        self.watch.wants()
+    pub(super) fn wants(&self) -> SampleNeeds {
+        self.watch.needs()
     }
 
-    /// Holds the alerts against what was seen.
-    pub(super) fn look(&mut self, seen: &Seen) {
+    pub(super) fn look(&mut self, seen: &SampledFigures) {
         self.looked_at = Some(seen.at);
-        for notice in self.watch.look(&seen.sample(&self.book)) {
+        for notice in self.watch.evaluate(&seen.sample(&self.book)) {
             self.remember(&notice);
             self.owed.push_back(notice);
         }
     }
 
-    /// What is to be said next.
-    pub(super) fn owed(&self) -> Option<&Notice> {
+    pub(super) fn pending(&self) -> Option<&AlertNotice> {
         self.owed.front()
     }
 
-    /// It was said.
-    pub(super) fn said(&mut self) {
+    pub(super) fn sent(&mut self) {
         self.owed.pop_front();
     }
 
-    /// What is to be remembered; none if it is already.
+    /// The memo to store; none if it is unchanged.
     pub(super) fn memo(&self) -> Option<String> {
-        let memo = Memo { watch: self.watch.save(), owed: self.owed.clone(), recent: self.recent.clone() };
+        let memo =
+            AlertMemo { watch: self.watch.save(), owed: self.owed.clone(), recent: self.recent.clone() };
         let memo = serde_json::to_string(&memo).expect("texts and numbers");
         (self.written.as_ref() != Some(&memo)).then_some(memo)
     }
 
-    /// It is remembered.
     pub(super) fn written(&mut self, memo: String) {
         self.written = Some(memo);
     }
 
-    /// The alerts that are raised.
     pub(super) fn firing(&self) -> Vec<AlertView> {
         self.watch.views().into_iter().filter(is_firing).collect()
     }
 
-    pub(super) fn view(&self) -> Alerts {
-        Alerts {
+    pub(super) fn view(&self) -> AlertsView {
+        AlertsView {
             looked_at: self.looked_at,
             alerts: self.watch.views(),
             recent: self.recent.iter().cloned().collect(),
         }
     }
 
-    /// One alert is one entry, however many are told of it.
-    fn remember(&mut self, notice: &Notice) {
-        let Notice { at, alert, stage, severity, summary, receiver, .. } = notice.clone();
+    /// Notices of one alert to several receivers are one entry.
+    fn remember(&mut self, notice: &AlertNotice) {
+        let AlertNotice { at, alert, stage, severity, summary, receiver, .. } = notice.clone();
         let same = self.recent.iter_mut().find(|told| {
             told.at == at && told.alert == alert && told.stage == stage && told.summary == summary
         });
         match same {
             Some(told) => told.to.push(receiver),
-            None => self.recent.push_front(Told { at, alert, stage, severity, summary, to: vec![receiver] }),
+            None => {
+                self.recent.push_front(SentNotice { at, alert, stage, severity, summary, to: vec![receiver] })
+            }
         }
         self.recent.truncate(RECENT_MAX);
     }
@@ -172,34 +165,34 @@ alerts: [{ use: dead-letters, to: [desk, pager], repeat: 10m }]
         Timestamp::from_millis(1_761_057_000_000) + Duration::from_secs(secs)
     }
 
-    fn ids(ledger: &Ledger) -> Vec<String> {
-        ledger.owed.iter().map(Notice::id).collect()
+    fn ids(ledger: &AlertLedger) -> Vec<String> {
+        ledger.owed.iter().map(AlertNotice::id).collect()
     }
 
     #[test]
     fn what_was_found_and_not_said_is_said_by_the_next_run_and_not_found_again() {
-        let mut first = Ledger::new(book(BOOK), None, at(0));
-        first.look(&Seen::of_letters(at(1), 0));
+        let mut first = AlertLedger::new(book(BOOK), None, at(0));
+        first.look(&SampledFigures::of_letters(at(1), 0));
         assert_eq!(ids(&first).len(), 0, "nothing is wrong yet");
-        first.look(&Seen::of_letters(at(2), 3));
+        first.look(&SampledFigures::of_letters(at(2), 3));
         assert_eq!(ids(&first).len(), 2, "both are told");
         let memo = first.memo().expect("something has changed");
-        let mut second = Ledger::new(book(BOOK), Some(&memo), at(10));
+        let mut second = AlertLedger::new(book(BOOK), Some(&memo), at(10));
         assert_eq!(ids(&second), ids(&first), "under the same ids");
-        while second.owed().is_some() {
-            second.said();
+        while second.pending().is_some() {
+            second.sent();
         }
-        second.look(&Seen::of_letters(at(11), 3));
+        second.look(&SampledFigures::of_letters(at(11), 3));
         assert_eq!(ids(&second).len(), 0, "they know already");
-        second.look(&Seen::of_letters(at(700), 3));
-        let stages: Vec<Stage> = second.owed.iter().map(|notice| notice.stage).collect();
-        assert_eq!(stages, [Stage::Repeated, Stage::Repeated]);
+        second.look(&SampledFigures::of_letters(at(700), 3));
+        let stages: Vec<AlertStage> = second.owed.iter().map(|notice| notice.stage).collect();
+        assert_eq!(stages, [AlertStage::Repeated, AlertStage::Repeated]);
     }
 
     #[test]
     fn one_alert_is_one_entry_of_what_was_said() {
-        let mut ledger = Ledger::new(book(BOOK), None, at(0));
-        ledger.look(&Seen::of_letters(at(1), 3));
+        let mut ledger = AlertLedger::new(book(BOOK), None, at(0));
+        ledger.look(&SampledFigures::of_letters(at(1), 3));
         let view = ledger.view();
         assert_eq!(view.recent.len(), 1);
         assert_eq!(view.recent[0].to, ["desk", "pager"]);
@@ -208,7 +201,7 @@ alerts: [{ use: dead-letters, to: [desk, pager], repeat: 10m }]
 
     #[test]
     fn what_is_remembered_is_not_written_twice() {
-        let mut ledger = Ledger::new(book(BOOK), None, at(0));
+        let mut ledger = AlertLedger::new(book(BOOK), None, at(0));
         let memo = ledger.memo().expect("nothing is written yet");
         ledger.written(memo);
         assert_eq!(ledger.memo(), None);
@@ -217,8 +210,8 @@ alerts: [{ use: dead-letters, to: [desk, pager], repeat: 10m }]
     #[test]
     fn a_book_without_alerts_is_left_alone_and_a_memo_that_is_none_too() {
         let quiet = "version: 1\nservices: { shop: { target: { log: stdout }, events: [a] } }\n";
-        assert!(Ledger::new(book(quiet), None, at(0)).is_idle());
-        assert!(Ledger::new(book(quiet), Some("{ nonsense"), at(0)).is_idle());
-        assert!(!Ledger::new(book(BOOK), None, at(0)).is_idle());
+        assert!(AlertLedger::new(book(quiet), None, at(0)).is_idle());
+        assert!(AlertLedger::new(book(quiet), Some("{ nonsense"), at(0)).is_idle());
+        assert!(!AlertLedger::new(book(BOOK), None, at(0)).is_idle());
     }
 }

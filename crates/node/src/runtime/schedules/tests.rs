@@ -7,18 +7,19 @@ use std::time::Duration;
 
 use redrive_core::book::RuleBook;
 use redrive_core::book::connectors::built_in;
-use redrive_core::engine::{Bounds, Load, Page};
+use redrive_core::engine::{EngineBounds, LoadRequest, LoadedPage};
 use redrive_core::ids::Seq;
 use redrive_core::time::Timestamp;
 use tokio::sync::watch;
 
 use super::super::{Config, Node};
-use super::{ScheduleView, Wall};
+use super::{ScheduleView, WallClock};
 use crate::connectors::Drivers;
 use crate::secret::Secrets;
 use crate::store::sqlite::{Options, Sqlite};
 use crate::store::{
-    Backup, BackupProgress, Batch, Chores, Keep, Note, Reader, Recovered, Room, Store, StoreError, Written,
+    Backup, BackupProgress, BatchResult, DiskRoom, HousekeepingStep, RecoveredState, RetentionRules,
+    StateChange, Store, StoreError, StoreReader, WriteBatch,
 };
 use crate::target::registry::Targets;
 
@@ -37,24 +38,24 @@ struct Moody {
 }
 
 impl Store for Moody {
-    fn recover(&mut self, now: Timestamp) -> Result<Recovered, StoreError> {
+    fn recover(&mut self, now: Timestamp) -> Result<RecoveredState, StoreError> {
         self.inner.recover(now)
     }
 
-    fn write(&mut self, batch: &Batch, now: Timestamp) -> Result<Written, StoreError> {
-        let is_memo = |note: &Note| matches!(note, Note::Memo { .. });
+    fn write(&mut self, batch: &WriteBatch, now: Timestamp) -> Result<BatchResult, StoreError> {
+        let is_memo = |note: &StateChange| matches!(note, StateChange::Memo { .. });
         match self.mood.load(Ordering::SeqCst) {
             FAILS => Err(StoreError::NotWritten("as asked".into())),
-            FORGETS if batch.notes.iter().any(is_memo) => Err(StoreError::NotWritten("as asked".into())),
+            FORGETS if batch.changes.iter().any(is_memo) => Err(StoreError::NotWritten("as asked".into())),
             _ => self.inner.write(batch, now),
         }
     }
 
-    fn load(&mut self, load: &Load) -> Result<Page, StoreError> {
+    fn load(&mut self, load: &LoadRequest) -> Result<LoadedPage, StoreError> {
         self.inner.load(load)
     }
 
-    fn housekeep(&mut self, keep: &Keep, now: Timestamp) -> Result<Chores, StoreError> {
+    fn housekeep(&mut self, keep: &RetentionRules, now: Timestamp) -> Result<HousekeepingStep, StoreError> {
         self.inner.housekeep(keep, now)
     }
 
@@ -62,7 +63,7 @@ impl Store for Moody {
         self.inner.back_up(step)
     }
 
-    fn reader(&self) -> Result<Box<dyn Reader>, StoreError> {
+    fn reader(&self) -> Result<Box<dyn StoreReader>, StoreError> {
         self.inner.reader()
     }
 
@@ -70,7 +71,7 @@ impl Store for Moody {
         self.inner.reopen()
     }
 
-    fn has_room(&mut self) -> Result<Room, StoreError> {
+    fn has_room(&mut self) -> Result<DiskRoom, StoreError> {
         self.inner.has_room()
     }
 
@@ -116,9 +117,9 @@ impl Bench {
             book_text: "".into(),
             book,
             store: Box::new(Moody { inner, mood: Arc::clone(&mood) }),
-            bounds: Bounds { window: 8, window_bytes: 1024 * 1024, calls: 8 },
+            bounds: EngineBounds { window: 8, window_bytes: 1024 * 1024, calls: 8 },
         };
-        let node = Node::start_by(config, Wall::Set(shown)).expect("a node");
+        let node = Node::start_by(config, WallClock::Set(shown)).expect("a node");
         Self { node, clock, mood }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 
 use super::*;
-use crate::runtime::{ChangeError, SwitchAt};
+use crate::runtime::{BookSwitchAt, ChangeError};
 use redrive_core::book::connectors::built_in;
 
 impl Bench {
@@ -14,7 +14,7 @@ impl Bench {
     }
 
     /// A part that remembers the hash of the book that it goes by.
-    fn follow(&self, part: &'static str, at: SwitchAt) -> Arc<AtomicU64> {
+    fn follow(&self, part: &'static str, at: BookSwitchAt) -> Arc<AtomicU64> {
         let seen = Arc::new(AtomicU64::new(self.node.book().hash()));
         let of_part = Arc::clone(&seen);
         self.node.follow_book(part, at, move |book| {
@@ -37,8 +37,8 @@ impl Bench {
 async fn all_parts_go_by_the_same_book_after_a_reload() {
     let bench = Bench::start(100);
     let first = bench.node.book().hash();
-    let keys = bench.follow("keys", SwitchAt::BeforeNode);
-    let doors = bench.follow("doors", SwitchAt::AfterNode);
+    let keys = bench.follow("keys", BookSwitchAt::BeforeNode);
+    let doors = bench.follow("doors", BookSwitchAt::AfterNode);
     bench.reaches(1).await;
     let text = BOOK.replace("orders.*", "orders.placed");
     bench.reload(&text).await.expect("a sound book");
@@ -54,8 +54,8 @@ async fn all_parts_go_by_the_same_book_after_a_reload() {
 async fn a_book_that_one_part_cannot_go_by_changes_nothing() {
     let bench = Bench::start(100);
     let (first, text) = bench.node.book_and_text();
-    let keys = bench.follow("keys", SwitchAt::BeforeNode);
-    bench.node.follow_book("doors", SwitchAt::AfterNode, |_| Err("no such address".to_owned()));
+    let keys = bench.follow("keys", BookSwitchAt::BeforeNode);
+    bench.node.follow_book("doors", BookSwitchAt::AfterNode, |_| Err("no such address".to_owned()));
     bench.reaches(1).await;
     let refused = bench.reload(&BOOK.replace("orders.*", "orders.placed")).await.expect_err("one part fails");
     assert_eq!(refused.to_string(), "doors: no such address");
@@ -70,8 +70,8 @@ async fn a_book_that_one_part_cannot_go_by_changes_nothing() {
 async fn a_book_that_cannot_be_written_down_changes_nothing() {
     let bench = Bench::start(100);
     let first = bench.node.book().hash();
-    let keys = bench.follow("keys", SwitchAt::BeforeNode);
-    let doors = bench.follow("doors", SwitchAt::AfterNode);
+    let keys = bench.follow("keys", BookSwitchAt::BeforeNode);
+    let doors = bench.follow("doors", BookSwitchAt::AfterNode);
     bench.feels(Mood::Refuses);
     let text = BOOK.replace("orders.*", "orders.placed");
     let refused = bench.reload(&text).await.expect_err("the store takes no writes");

@@ -1,36 +1,32 @@
-//! Rings of what happened within equal steps of time: of the last quarter of an hour in seconds, of the last
-//! hours in minutes, of the last day in tens of minutes.
+//! Rings of points in equal steps: 15 minutes in seconds, hours in minutes, a day in tens of minutes.
 //!
-//! What comes in are figures that only grow, once in [`LOOK_EVERY`]; a point is the difference of two looks.
+//! Input are growing counters, sampled every [`LOOK_EVERY`]; a point is the difference of two samples.
 //!
-//! Invariant: a ring never has more points than its span has steps, whatever comes in.
+//! Invariant: a ring never has more points than its span has steps.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use redrive_core::figures::{Sketch, Tally};
-use redrive_core::policy::breaker::Phase;
+use redrive_core::figures::{AttemptTally, Sketch};
+use redrive_core::policy::breaker::BreakerPhase;
 use redrive_core::time::Timestamp;
 
-/// How often the figures are looked at.
 pub(in crate::runtime) const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// How far back one may look.
+/// How far back a trend goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Span {
-    /// A quarter of an hour, in steps of 5 seconds.
+pub enum TrendSpan {
+    /// 15 minutes in steps of 5 seconds.
     Minutes,
-    /// Three hours, in steps of a minute.
+    /// 3 hours in steps of 1 minute.
     Hours,
-    /// A day, in steps of ten minutes.
+    /// 24 hours in steps of 10 minutes.
     Day,
 }
 
-impl Span {
-    /// All of them.
+impl TrendSpan {
     pub const ALL: [Self; 3] = [Self::Minutes, Self::Hours, Self::Day];
 
-    /// How long it is.
     #[must_use]
     pub const fn length(self) -> Duration {
         match self {
@@ -40,7 +36,6 @@ impl Span {
         }
     }
 
-    /// How long a step is.
     #[must_use]
     pub const fn step(self) -> Duration {
         match self {
@@ -50,69 +45,57 @@ impl Span {
         }
     }
 
-    /// How many looks make a step.
     const fn looks(self) -> u64 {
         self.step().as_secs() / LOOK_EVERY.as_secs()
     }
 
-    /// How many points it has at most.
     fn points_max(self) -> usize {
         let steps = self.length().as_secs() / self.step().as_secs();
         usize::try_from(steps).expect("a few hundred")
     }
 }
 
-/// What is known of something at one moment: what only grows, and what is so now.
+/// A sample: counters that only grow, and gauges.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(in crate::runtime) struct Known {
+pub(in crate::runtime) struct TrendSample {
     pub accepted: u64,
-    pub tally: Tally,
+    pub tally: AttemptTally,
     pub took: Sketch,
-    pub now: Now,
+    pub now: TrendGauges,
 }
 
-/// What is so at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::runtime) struct Now {
+pub(in crate::runtime) struct TrendGauges {
     pub waiting: u64,
     pub dead_letters: u64,
     pub in_flight: u32,
-    pub breaker: Option<Phase>,
+    pub breaker: Option<BreakerPhase>,
 }
 
-/// What happened within a step, and how it was at its end.
+/// Counts within a step, and gauges at its end.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Point {
-    /// When the step ended.
+pub struct TrendPoint {
     pub at: Timestamp,
-    /// Events that came in; known of all services together only.
+    /// Events accepted; overall trend only.
     pub accepted: u64,
-    /// Attempts that ended.
     pub attempts: u64,
-    /// Those of them that failed.
     pub failed: u64,
-    /// Those of them that are followed by another.
+    /// Attempts followed by another.
     pub retried: u64,
-    /// Deliveries that arrived.
     pub delivered: u64,
-    /// Deliveries that failed for good.
     pub dead: u64,
-    /// Deliveries that waited at its end.
     pub waiting: u64,
-    /// Dead letters at its end.
     pub dead_letters: u64,
-    /// Calls under way at its end.
     pub in_flight: u32,
-    /// How the breaker was at its end.
-    pub breaker: Option<Phase>,
-    /// The time that half of the attempts did not exceed.
+    pub breaker: Option<BreakerPhase>,
+    /// Median duration of attempts.
     pub p50: Option<Duration>,
-    /// The time that 99 of 100 did not exceed.
+    /// 99th percentile of their duration.
     pub p99: Option<Duration>,
 }
 
-impl Point {
-    fn between(earlier: &Known, later: &Known, at: Timestamp) -> Self {
+impl TrendPoint {
+    fn between(earlier: &TrendSample, later: &TrendSample, at: Timestamp) -> Self {
         let (tally, took) = (later.tally.since(&earlier.tally), later.took.since(&earlier.took));
         Self {
             at,
@@ -131,8 +114,8 @@ impl Point {
         }
     }
 
-    /// Puts what happened elsewhere in the same step to it. Of times the longer is told: how they are spread
-    /// is not known any more.
+    /// Adds another point of the same step. Of durations the longer is kept, since their distributions are
+    /// gone.
     pub(in crate::runtime) fn add(&mut self, other: &Self) {
         self.accepted += other.accepted;
         self.attempts += other.attempts;
@@ -148,48 +131,47 @@ impl Point {
     }
 }
 
-/// What happened to one thing, in steps of all lengths.
 #[derive(Clone, Debug, Default)]
 pub(in crate::runtime) struct Rings {
-    rings: [Ring; Span::ALL.len()],
-    latest: Option<(Timestamp, Known)>,
+    rings: [Ring; TrendSpan::ALL.len()],
+    latest: Option<(Timestamp, TrendSample)>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Ring {
-    points: VecDeque<Point>,
-    /// As it was when the current step began.
-    began: Known,
+    points: VecDeque<TrendPoint>,
+    /// The counters at the start of the current step.
+    began: TrendSample,
 }
 
 impl Rings {
-    /// Takes the `number`th look in, counted from 1 for all rings alike.
-    pub(in crate::runtime) fn look(&mut self, number: u64, known: Known, at: Timestamp) {
-        for (ring, span) in self.rings.iter_mut().zip(Span::ALL) {
+    /// Adds a sample; `number` counts from 1 for all rings alike.
+    pub(in crate::runtime) fn look(&mut self, number: u64, known: TrendSample, at: Timestamp) {
+        for (ring, span) in self.rings.iter_mut().zip(TrendSpan::ALL) {
             if number.is_multiple_of(span.looks()) {
                 if ring.points.len() == span.points_max() {
                     ring.points.pop_front();
                 }
-                ring.points.push_back(Point::between(&ring.began, &known, at));
+                ring.points.push_back(TrendPoint::between(&ring.began, &known, at));
                 ring.began = known.clone();
             }
         }
         self.latest = Some((at, known));
     }
 
-    /// The points of a span, the oldest first; the last is of a step that has not ended yet, if one has begun.
-    pub(in crate::runtime) fn points(&self, span: Span) -> Vec<Point> {
+    /// Oldest first; the last point may be of an unfinished step.
+    pub(in crate::runtime) fn points(&self, span: TrendSpan) -> Vec<TrendPoint> {
         let ring = &self.rings[span as usize];
         let running =
             self.latest.as_ref().filter(|(at, _)| ring.points.back().is_none_or(|last| last.at < *at));
-        let running = running.map(|(at, known)| Point::between(&ring.began, known, *at));
+        let running = running.map(|(at, known)| TrendPoint::between(&ring.began, known, *at));
         ring.points.iter().cloned().chain(running).collect()
     }
 
-    /// The latest points of the shortest steps within a time, the latest first.
-    pub(in crate::runtime) fn recent(&self, within: Duration) -> impl Iterator<Item = &Point> {
+    /// The latest points of the shortest steps, latest first.
+    pub(in crate::runtime) fn recent(&self, within: Duration) -> impl Iterator<Item = &TrendPoint> {
         let steps = within.as_secs().div_ceil(LOOK_EVERY.as_secs());
-        self.rings[Span::Minutes as usize]
+        self.rings[TrendSpan::Minutes as usize]
             .points
             .iter()
             .rev()
@@ -206,12 +188,12 @@ mod tests {
     }
 
     /// One attempt a second that arrives after 10 ms, as much as there is by then.
-    fn known(seconds: u64) -> Known {
+    fn known(seconds: u64) -> TrendSample {
         let mut took = Sketch::default();
         (0..seconds).for_each(|_| took.add(Duration::from_millis(10)));
-        let tally = Tally { attempts: seconds, delivered: seconds, ..Tally::default() };
-        let now = Now { waiting: seconds % 7, ..Now::default() };
-        Known { accepted: 2 * seconds, tally, took, now }
+        let tally = AttemptTally { attempts: seconds, delivered: seconds, ..AttemptTally::default() };
+        let now = TrendGauges { waiting: seconds % 7, ..TrendGauges::default() };
+        TrendSample { accepted: 2 * seconds, tally, took, now }
     }
 
     /// Rings after so many looks.
@@ -229,17 +211,17 @@ mod tests {
         #[rustfmt::skip]
         let cases = [
             // after looks, span, points, attempts in the first and in the last, when the last ended
-            ("nothing is known before the first look",    0,      Span::Minutes, 0,   0,   0,   0),
-            ("a look is a point of 5 seconds",            1,      Span::Minutes, 1,   5,   5,   5),
-            ("and the beginning of a minute",             1,      Span::Hours,   1,   5,   5,   5),
-            ("which goes on",                             11,     Span::Hours,   1,   55,  55,  55),
-            ("until it is over",                          12,     Span::Hours,   1,   60,  60,  60),
-            ("and another begins",                        13,     Span::Hours,   2,   60,  5,   65),
-            ("of ten minutes too",                        121,    Span::Day,     2,   600, 5,   605),
-            ("a quarter of an hour has 180 points",       180,    Span::Minutes, 180, 5,   5,   900),
-            ("and never more",                            1_000,  Span::Minutes, 180, 5,   5,   5_000),
-            ("three hours have 180",                      12_000, Span::Hours,   180, 60,  60,  60_000),
-            ("a day has 144",                             24_000, Span::Day,     144, 600, 600, 120_000),
+            ("nothing is known before the first look",    0,      TrendSpan::Minutes, 0,   0,   0,   0),
+            ("a look is a point of 5 seconds",            1,      TrendSpan::Minutes, 1,   5,   5,   5),
+            ("and the beginning of a minute",             1,      TrendSpan::Hours,   1,   5,   5,   5),
+            ("which goes on",                             11,     TrendSpan::Hours,   1,   55,  55,  55),
+            ("until it is over",                          12,     TrendSpan::Hours,   1,   60,  60,  60),
+            ("and another begins",                        13,     TrendSpan::Hours,   2,   60,  5,   65),
+            ("of ten minutes too",                        121,    TrendSpan::Day,     2,   600, 5,   605),
+            ("a quarter of an hour has 180 points",       180,    TrendSpan::Minutes, 180, 5,   5,   900),
+            ("and never more",                            1_000,  TrendSpan::Minutes, 180, 5,   5,   5_000),
+            ("three hours have 180",                      12_000, TrendSpan::Hours,   180, 60,  60,  60_000),
+            ("a day has 144",                             24_000, TrendSpan::Day,     144, 600, 600, 120_000),
         ];
         for (name, looks, span, count, first, last, ended) in cases {
             let points = after(looks).points(span);
@@ -254,9 +236,9 @@ mod tests {
     #[test]
     fn what_is_so_now_is_told_as_it_is_and_not_as_a_difference() {
         let rings = after(3);
-        let waiting: Vec<u64> = rings.points(Span::Minutes).iter().map(|point| point.waiting).collect();
+        let waiting: Vec<u64> = rings.points(TrendSpan::Minutes).iter().map(|point| point.waiting).collect();
         assert_eq!(waiting, [5, 3, 1]);
-        assert_eq!(rings.points(Span::Hours)[0].waiting, 1);
+        assert_eq!(rings.points(TrendSpan::Hours)[0].waiting, 1);
     }
 
     #[test]
@@ -264,7 +246,7 @@ mod tests {
         let mut rings = Rings::default();
         rings.look(1, known(5), at(5));
         rings.look(2, known(5), at(10));
-        let points = rings.points(Span::Minutes);
+        let points = rings.points(TrendSpan::Minutes);
         assert!(points[0].p50.is_some() && points[0].p99.is_some());
         assert_eq!((points[1].attempts, points[1].p50, points[1].p99), (0, None, None));
     }
@@ -280,8 +262,8 @@ mod tests {
 
     #[test]
     fn services_of_several_channels_are_put_together() {
-        let mut rings = after(1).points(Span::Minutes);
-        let other = Point { p99: Some(Duration::from_secs(1)), breaker: None, ..rings[0].clone() };
+        let mut rings = after(1).points(TrendSpan::Minutes);
+        let other = TrendPoint { p99: Some(Duration::from_secs(1)), breaker: None, ..rings[0].clone() };
         rings[0].add(&other);
         assert_eq!((rings[0].attempts, rings[0].delivered), (10, 10));
         assert_eq!(rings[0].p99, Some(Duration::from_secs(1)));

@@ -1,65 +1,54 @@
-//! What a store is asked to take out of a queue that the rule book has no more, or has without a row for all.
+//! Emptying a queue that the rule book no longer has, or that lacks a row for some of its deliveries.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use redrive_core::book::pattern::EventPattern;
-use redrive_core::engine::{QueueName, Waiting};
+use redrive_core::engine::{PendingDelivery, QueueName};
 use redrive_core::ids::Seq;
 use redrive_core::time::Timestamp;
 
 use super::Redirect;
 
-/// A step of taking what waits out of a queue, the oldest first and each session in its order.
+/// One step, oldest delivery first, each session in its order.
 #[derive(Clone, Debug)]
-pub struct Reassign {
-    /// The queue, which the rule book has no more, or has without a row for all that waits.
+pub struct ReassignCommand {
     pub queue: Arc<QueueName>,
-    /// Which of its deliveries.
     pub scope: ReassignScope,
-    /// What becomes of its deliveries.
     pub to: Reassignment,
-    /// The most that are taken in this step.
+    /// Deliveries per step.
     pub rows_max: usize,
-    /// Deliveries to leave alone: their attempts are running.
+    /// Deliveries with a running attempt, to be skipped.
     pub running: BTreeSet<Seq>,
-    /// Where the step before ended.
     pub after: Option<ReassignCursor>,
-    /// The record of the steps before.
+    /// Audit record of the earlier steps.
     pub audit: Option<u64>,
-    /// Why.
     pub note: Option<String>,
 }
 
-/// What a step of taking what waits out of a queue did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReassignStep {
-    /// Deliveries taken in this step.
     pub done: u64,
-    /// Those left that the other queue takes no events of.
+    /// Left, because the other queue does not take their events.
     pub unwanted: u64,
-    /// Those left whose attempts are running, or that an open replay sends.
+    /// Left, because an attempt is running or an open replay sends them.
     pub busy: u64,
-    /// To go on with; none when all have been looked at.
+    /// `None` when all were examined.
     pub next: Option<ReassignCursor>,
-    /// The record of it.
     pub audit: Option<u64>,
 }
 
-/// Which deliveries of a queue are taken out.
+/// Which deliveries are moved.
 #[derive(Clone, Debug)]
 pub enum ReassignScope {
-    /// All: the rule book has the queue no more.
+    /// The rule book no longer has the queue.
     All,
-    /// Those that no row of the queue takes.
-    WithoutRule {
-        /// The events that its rows take.
-        rows: Vec<EventPattern>,
-    },
+    /// Those that no row takes.
+    WithoutRule { rows: Vec<EventPattern> },
 }
 
 impl ReassignScope {
-    /// Whether an event of that type stays in the queue, where a row takes it.
+    /// Whether a row takes the event type.
     pub(in crate::store) fn leaves(&self, event_type: &str) -> bool {
         match self {
             Self::All => false,
@@ -67,8 +56,8 @@ impl ReassignScope {
         }
     }
 
-    /// Whether the next of a session waits for a rule as those before it did.
-    pub(in crate::store) fn parks(&self, row: &Waiting) -> bool {
+    /// Whether the new head of a session waits for a rule as well.
+    pub(in crate::store) fn parks(&self, row: &PendingDelivery) -> bool {
         match self {
             Self::All => false,
             Self::WithoutRule { .. } => {
@@ -78,22 +67,16 @@ impl ReassignScope {
     }
 }
 
-/// What becomes of deliveries that wait for a queue that is gone.
 #[derive(Clone, Debug)]
 pub enum Reassignment {
-    /// They become dead letters, which hold nothing: the order of its sessions is gone with the service.
+    /// They hold no session: its order ended with the service.
     DeadLetters,
-    /// They wait for another queue, as far as it takes their events.
-    Queue {
-        /// Which.
-        to: Redirect,
-        /// The events that it takes.
-        takes: Vec<EventPattern>,
-    },
+    /// Those whose event types the other queue takes.
+    Queue { to: Redirect, takes: Vec<EventPattern> },
 }
 
-impl Reassign {
-    /// The verb and the object for the record.
+impl ReassignCommand {
+    /// Verb and object of the audit record.
     pub(in crate::store) fn act(&self) -> (&'static str, String) {
         match &self.to {
             Reassignment::DeadLetters => ("dead-letter", self.queue.to_string()),
@@ -101,7 +84,7 @@ impl Reassign {
         }
     }
 
-    /// Where this step begins; none at the first of all.
+    /// Start of this step; `None` for the very first.
     pub(in crate::store) fn from(&self) -> Option<ReassignCursor> {
         let never = Some(Timestamp::NEVER);
         match self.scope {
@@ -113,35 +96,33 @@ impl Reassign {
         }
     }
 
-    /// Where the next step begins, after one that looked at all of its page or not.
+    /// Start of the next step.
     pub(in crate::store) fn next(
         &self,
         last: Option<ReassignCursor>,
-        whole: Whole,
+        whole: ScanCoverage,
     ) -> Option<ReassignCursor> {
         match (whole, last.or(self.from())) {
-            (Whole::No, last) => last,
-            (Whole::Yes, Some(ReassignCursor { due_at: Some(_), .. })) => None,
-            (Whole::Yes, Some(ReassignCursor { due_at: None, .. }) | None) => {
+            (ScanCoverage::No, last) => last,
+            (ScanCoverage::Yes, Some(ReassignCursor { due_at: Some(_), .. })) => None,
+            (ScanCoverage::Yes, Some(ReassignCursor { due_at: None, .. }) | None) => {
                 Some(ReassignCursor { due_at: Some(Timestamp::EPOCH), seq: Seq::NONE })
             }
         }
     }
 }
 
-/// Whether a step looked at all that there is of a kind.
+/// Whether a step examined its page completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::store) enum Whole {
+pub(in crate::store) enum ScanCoverage {
     Yes,
     No,
 }
 
-/// The last delivery that a step looked at: first those that may start by their number, then those that are due
-/// by their time.
+/// Last delivery examined: first the ready ones by number, then the due ones by time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReassignCursor {
-    /// When it is due; none among those that may start.
+    /// `None` among the ready ones.
     pub due_at: Option<Timestamp>,
-    /// Its number.
     pub seq: Seq,
 }

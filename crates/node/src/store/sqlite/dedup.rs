@@ -1,15 +1,14 @@
-//! Knows whether an event came before, without an index on a random key.
+//! Recognises duplicate events without an index on a random key.
 //!
-//! Each event has a hash of 63 bits, keyed by the store's seed: 39 bits of its id, then 24 bits of its source
-//! and id. The latest hashes live in memory, and on disk as one small row for each batch. When there are
-//! many, they are sealed, in small steps, into a run: sorted, so that they too are written one after the
-//! other, with a filter in memory that spares most looks into it. A hash only says where to look; the event
-//! there decides.
+//! Each event has a 63-bit hash keyed by the store's seed: 39 bits of its id, then 24 bits of source and id.
+//! Recent hashes live in memory, and on disk as one small row per batch. When there are many, small steps seal
+//! them into a sorted run, so that writes stay sequential; a Bloom filter in memory avoids most reads of a run. A
+//! hash only says where to look; the event itself decides.
 //!
-//! Invariants: every event in the store is found through memory or through exactly one sealed run; a run
-//! counts only once its sealing is committed, and until then memory and table `recent` have all of it; a
-//! crash in the midst of sealing repeats nothing and loses nothing. A run goes when nothing is left of its
-//! events; if a few are, such as dead letters, a small one takes its place.
+//! Invariants: every event is found through memory or exactly one sealed run. A run counts once its sealing is
+//! committed; until then memory and table `recent` have all of it, so a crash during sealing loses and repeats
+//! nothing. A run is dropped when none of its events is left; if a few are, such as dead letters, a small run
+//! replaces it.
 
 use std::collections::BTreeSet;
 
@@ -18,78 +17,70 @@ use redrive_core::hash;
 use redrive_core::ids::Seq;
 use rusqlite::Connection;
 
+use super::bloom::{BloomFilter, BloomKey};
 use super::encode::{self, place, seq};
-use super::fault::Fault;
-use super::filter::{Filter, Key};
+use super::fault::{SqlFault, SqlResult};
 use super::rows::text;
 use super::sql::Sql;
 
-/// Bits of a hash that depend on the source too.
 const SOURCE_BITS: u32 = 24;
-/// Hashes that one step of sealing writes.
 const HASHES_PER_STEP: usize = 4_096;
-/// Rows that one step deletes of what is sealed.
+/// Sealed rows deleted per step.
 const ROWS_PER_STEP: i64 = 256;
 
-/// The stages of a run, in column `stage`.
+/// Values of column `stage`.
 const MAKING: i64 = 0;
 const SEALED: i64 = 1;
 const GOING: i64 = 2;
 
-/// The hash of an event's key.
 pub(super) fn key_hash(seed: u64, key: DedupKey<'_>) -> u64 {
     let id = hash::stable_64(key.event_id.as_bytes(), seed);
     let both = hash::stable_64(key.source.as_bytes(), id);
     id_hash(seed, key.event_id) | both >> (u64::BITS - SOURCE_BITS)
 }
 
-/// The first of all hashes that an id may have, whatever its source. The highest bit stays free, so that
-/// SQLite, whose numbers have a sign, sorts them alike.
+/// Smallest hash of an id, whatever the source. The top bit stays 0, because SQLite's integers are signed.
 pub(super) fn id_hash(seed: u64, id: &str) -> u64 {
     let id = hash::stable_64(id.as_bytes(), seed);
     id >> (SOURCE_BITS + 1) << SOURCE_BITS
 }
 
-/// The last of all hashes that begin like this one.
+/// Largest hash of the same id.
 pub(super) const fn last_of_id(hash: u64) -> u64 {
     hash | ((1 << SOURCE_BITS) - 1)
 }
 
-/// What is asked of filters: the part of a hash that depends on the id alone.
+/// Filters see only the part that depends on the id.
 const fn filter_key(hash: u64) -> u64 {
     hash >> SOURCE_BITS
 }
 
-/// All that is known of earlier events.
 #[derive(Debug)]
 pub(super) struct Dedup {
     seed: u64,
-    /// How many hashes make a run.
     run_length: usize,
-    recent: Recent,
-    /// Those of the transaction under way, which are in `recent` too.
+    recent: RecentHashes,
+    /// Added by the current transaction; also in `recent`.
     fresh: Vec<(u64, Seq)>,
-    making: Option<Making>,
-    runs: Vec<Run>,
-    /// The last number given to a run.
+    making: Option<UnsealedRun>,
+    runs: Vec<HashRun>,
     last_run: i64,
-    /// Up to here, rows of table `recent` have been sealed.
+    /// Rows of table `recent` up to here are sealed.
     sealed_upto: Seq,
-    /// Whether table `recent` may have rows that a run has sealed.
+    /// Whether table `recent` may still have sealed rows.
     sweep: bool,
     going: Vec<i64>,
 }
 
-/// Hashes in memory.
 #[derive(Debug, Default)]
-struct Recent {
-    // Strangers choose ids, but not these hashes of them, which are keyed.
+struct RecentHashes {
+    // Keyed, so senders cannot choose colliding ones.
     firsts: hash::Map<u64, Seq>,
-    /// Those whose hash another has already, which hardly ever happens.
+    /// Hash collisions; very rare.
     others: BTreeSet<(u64, Seq)>,
 }
 
-impl Recent {
+impl RecentHashes {
     fn len(&self) -> usize {
         self.firsts.len() + self.others.len()
     }
@@ -119,45 +110,43 @@ impl Recent {
     }
 }
 
-/// A run in the making.
 #[derive(Debug)]
-struct Making {
+struct UnsealedRun {
     number: i64,
     upto: Seq,
     hashes: Vec<(u64, Seq)>,
     written: usize,
 }
 
-/// A sealed run.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct HashRun {
     number: i64,
     upto: Seq,
-    filter: Filter,
-    /// Whether it was seen, since the store was opened, what is left of its events.
+    filter: BloomFilter,
+    /// Whether it was checked since the store opened how many of its events are left.
     weighed: bool,
 }
 
-/// A step of upkeep that was written, and what memory makes of it once it is durable.
+/// A written step of upkeep, to be applied to memory once durable.
 #[derive(Debug)]
-pub(super) enum Step {
+pub(super) enum DedupStep {
     Wrote(usize),
-    Sealed(Filter),
+    Sealed(BloomFilter),
     Swept,
     Dropped(i64),
     Gone(i64),
-    /// Too much is left of that run.
+    /// Too many events are left to replace it.
     Weighed(i64),
-    /// Another takes the place of that run.
-    Thinned(i64, Box<Run>),
+    /// Replaced by a smaller run.
+    Thinned(i64, Box<HashRun>),
 }
 
 impl Dedup {
-    pub(super) fn load(connection: &Connection, seed: u64, run_length: usize) -> Result<Self, Fault> {
+    pub(super) fn load(connection: &Connection, seed: u64, run_length: usize) -> SqlResult<Self> {
         let mut dedup = Self {
             seed,
             run_length,
-            recent: Recent::default(),
+            recent: RecentHashes::default(),
             fresh: Vec::new(),
             making: None,
             runs: Vec::new(),
@@ -177,8 +166,9 @@ impl Dedup {
                 }
                 SEALED => {
                     let bytes = row.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?;
-                    let filter = Filter::from_bytes(bytes).ok_or(Fault::unreadable("the filter of a run"))?;
-                    dedup.runs.push(Run { number: run, upto, filter, weighed: false });
+                    let filter =
+                        BloomFilter::from_bytes(bytes).ok_or(SqlFault::unreadable("the filter of a run"))?;
+                    dedup.runs.push(HashRun { number: run, upto, filter, weighed: false });
                 }
                 _ => dedup.going.push(run),
             }
@@ -191,7 +181,7 @@ impl Dedup {
             let last = last_written(connection, run)?;
             hashes.sort_unstable();
             let written = last.map_or(0, |last| hashes.partition_point(|hash| *hash <= last));
-            dedup.making = Some(Making { number: run, upto, hashes, written });
+            dedup.making = Some(UnsealedRun { number: run, upto, hashes, written });
             hashes = later;
         }
         for (hash, seq) in hashes {
@@ -204,8 +194,7 @@ impl Dedup {
         key_hash(self.seed, key)
     }
 
-    /// Where an event of that hash may be.
-    pub(super) fn candidates(&self, connection: &Connection, hash: u64) -> Result<Vec<Seq>, Fault> {
+    pub(super) fn candidates(&self, connection: &Connection, hash: u64) -> SqlResult<Vec<Seq>> {
         let mut found: Vec<Seq> = self.recent.find(hash).collect();
         if let Some(making) = &self.making {
             let first = making.hashes.partition_point(|(other, _)| *other < hash);
@@ -215,7 +204,7 @@ impl Dedup {
         if self.runs.is_empty() {
             return Ok(found);
         }
-        let key = Key::new(filter_key(hash));
+        let key = BloomKey::new(filter_key(hash));
         for run in self.runs.iter().filter(|run| run.filter.may_have(&key)) {
             let select = "SELECT seq FROM dedup WHERE run = ?1 AND hash = ?2";
             connection.each(select, (run.number, hash.cast_signed()), |row| {
@@ -226,14 +215,12 @@ impl Dedup {
         Ok(found)
     }
 
-    /// Remembers an event of the transaction under way.
     pub(super) fn add(&mut self, hash: u64, seq: Seq) {
         self.recent.add(hash, seq);
         self.fresh.push((hash, seq));
     }
 
-    /// Writes what was added, as one row.
-    pub(super) fn save(&mut self, connection: &Connection) -> Result<(), Fault> {
+    pub(super) fn save(&mut self, connection: &Connection) -> SqlResult<()> {
         if let Some((_, first)) = self.fresh.first() {
             let hashes = encode::hashes(&self.fresh);
             connection.run("INSERT INTO recent VALUES (?1, ?2)", (place(*first), hashes))?;
@@ -241,24 +228,21 @@ impl Dedup {
         Ok(())
     }
 
-    /// The transaction is durable.
     pub(super) fn commit(&mut self) {
         self.fresh.clear();
     }
 
-    /// The transaction is gone.
     pub(super) fn roll_back(&mut self) {
         for (hash, seq) in self.fresh.drain(..) {
             self.recent.remove(hash, seq);
         }
     }
 
-    /// Whether memory holds twice what it should, because nobody has done the chores.
+    /// Whether memory holds twice its share, because housekeeping did not run.
     pub(super) fn is_overdue(&self) -> bool {
         self.recent.len() >= 2 * self.run_length
     }
 
-    /// Whether there is a step to do at once.
     pub(super) fn has_work(&self, ids_checked: Seq) -> bool {
         self.making.is_some()
             || self.recent.len() >= self.run_length
@@ -267,14 +251,14 @@ impl Dedup {
             || self.runs.iter().any(|run| run.upto <= ids_checked && !run.weighed)
     }
 
-    /// Does a step of sealing and of dropping, within a transaction. What it returns is for
-    /// [`Dedup::apply`], once that is durable.
-    pub(super) fn step(&mut self, connection: &Connection, ids_checked: Seq) -> Result<Option<Step>, Fault> {
+    /// Does one step of sealing or dropping within a transaction. Pass the result to [`Dedup::apply`] once
+    /// durable.
+    pub(super) fn step(&mut self, connection: &Connection, ids_checked: Seq) -> SqlResult<Option<DedupStep>> {
         if self.making.is_none() && self.recent.len() >= self.run_length {
-            // Nothing is on disk of this yet, so nothing is lost if the transaction is.
+            // Nothing of this run is on disk yet, so a rollback loses nothing.
             let hashes = std::mem::take(&mut self.recent).into_sorted();
             let upto = hashes.iter().map(|(_, seq)| *seq).max().unwrap_or(self.sealed_upto);
-            self.making = Some(Making { number: self.last_run + 1, upto, hashes, written: 0 });
+            self.making = Some(UnsealedRun { number: self.last_run + 1, upto, hashes, written: 0 });
         }
         if let Some(making) = &self.making {
             return making.step(connection).map(Some);
@@ -291,17 +275,16 @@ impl Dedup {
         }
     }
 
-    /// Deletes rows of hashes that a run has sealed.
-    fn sweep(&self, connection: &Connection) -> Result<Step, Fault> {
+    fn sweep(&self, connection: &Connection) -> SqlResult<DedupStep> {
         let delete = "DELETE FROM recent WHERE first IN
             (SELECT first FROM recent WHERE first <= ?1 ORDER BY first LIMIT ?2)";
         let deleted = connection.change(delete, (place(self.sealed_upto), ROWS_PER_STEP))?;
         let all = i64::try_from(deleted).is_ok_and(|deleted| deleted < ROWS_PER_STEP);
-        Ok(if all { Step::Swept } else { Step::Wrote(0) })
+        Ok(if all { DedupStep::Swept } else { DedupStep::Wrote(0) })
     }
 
-    /// A run of which nothing is left that it leads to.
-    pub(super) fn droppable(&self, connection: &Connection, ids_checked: Seq) -> Result<Option<i64>, Fault> {
+    /// A run with no events left.
+    pub(super) fn droppable(&self, connection: &Connection, ids_checked: Seq) -> SqlResult<Option<i64>> {
         let mut after = Seq::NONE;
         for run in self.runs.iter().take_while(|run| run.upto <= ids_checked) {
             let exists = "SELECT 1 FROM events WHERE seq > ?1 AND seq <= ?2 LIMIT 1";
@@ -313,24 +296,24 @@ impl Dedup {
         Ok(None)
     }
 
-    fn drop_one(&self, connection: &Connection, ids_checked: Seq) -> Result<Option<Step>, Fault> {
+    fn drop_one(&self, connection: &Connection, ids_checked: Seq) -> SqlResult<Option<DedupStep>> {
         let Some(run) = self.droppable(connection, ids_checked)? else { return Ok(None) };
         connection.run("UPDATE runs SET stage = ?2, filter = NULL WHERE run = ?1", (run, GOING))?;
-        Ok(Some(Step::Dropped(run)))
+        Ok(Some(DedupStep::Dropped(run)))
     }
 
-    /// Looks at what is left of a run that has grown old, and puts a small one in its place if it is little.
-    fn weigh_one(&self, connection: &Connection, ids_checked: Seq) -> Result<Option<Step>, Fault> {
+    /// Replaces an old run with a small one if few of its events are left.
+    fn weigh_one(&self, connection: &Connection, ids_checked: Seq) -> SqlResult<Option<DedupStep>> {
         let index = self.runs.iter().position(|run| run.upto <= ids_checked && !run.weighed);
         let Some(index) = index else { return Ok(None) };
         let run = &self.runs[index];
         let after = index.checked_sub(1).map_or(Seq::NONE, |before| self.runs[before].upto);
         if run.filter.room() <= HASHES_PER_STEP {
-            return Ok(Some(Step::Weighed(run.number)));
+            return Ok(Some(DedupStep::Weighed(run.number)));
         }
         let mut left = self.hashes_between(connection, after, run.upto)?;
         if left.len() > HASHES_PER_STEP {
-            return Ok(Some(Step::Weighed(run.number)));
+            return Ok(Some(DedupStep::Weighed(run.number)));
         }
         left.sort_unstable();
         let filter = filter_of(&left);
@@ -339,18 +322,12 @@ impl Dedup {
         connection.run(insert, (number, place(run.upto), SEALED, filter.to_bytes()))?;
         insert_hashes(connection, number, &left)?;
         connection.run("UPDATE runs SET stage = ?2, filter = NULL WHERE run = ?1", (run.number, GOING))?;
-        let thin = Run { number, upto: run.upto, filter, weighed: true };
-        Ok(Some(Step::Thinned(run.number, Box::new(thin))))
+        let thin = HashRun { number, upto: run.upto, filter, weighed: true };
+        Ok(Some(DedupStep::Thinned(run.number, Box::new(thin))))
     }
 
-    /// The hashes of events that are still there, in one stretch of places; of many, one more than fit in a
-    /// step.
-    fn hashes_between(
-        &self,
-        connection: &Connection,
-        after: Seq,
-        upto: Seq,
-    ) -> Result<Vec<(u64, Seq)>, Fault> {
+    /// Hashes of events still stored in a range; at most one more than fit in a step.
+    fn hashes_between(&self, connection: &Connection, after: Seq, upto: Seq) -> SqlResult<Vec<(u64, Seq)>> {
         let select = "SELECT seq, source, id FROM events WHERE seq > ?1 AND seq <= ?2 ORDER BY seq LIMIT ?3";
         let limit = i64::try_from(HASHES_PER_STEP + 1).expect("a small number");
         connection.all(select, (place(after), place(upto), limit), |row| {
@@ -359,46 +336,45 @@ impl Dedup {
         })
     }
 
-    /// Takes note of a step that is durable.
-    pub(super) fn apply(&mut self, step: Step) {
+    pub(super) fn apply(&mut self, step: DedupStep) {
         match step {
-            Step::Wrote(count) => {
+            DedupStep::Wrote(count) => {
                 if let Some(making) = &mut self.making {
                     making.written += count;
                     self.last_run = making.number;
                 }
             }
-            Step::Sealed(filter) => {
-                let Making { number, upto, .. } =
+            DedupStep::Sealed(filter) => {
+                let UnsealedRun { number, upto, .. } =
                     self.making.take().expect("what was sealed was in the making");
                 self.last_run = number;
-                self.runs.push(Run { number, upto, filter, weighed: false });
+                self.runs.push(HashRun { number, upto, filter, weighed: false });
                 self.sealed_upto = upto;
                 self.sweep = true;
             }
-            Step::Swept => self.sweep = false,
-            Step::Dropped(run) => {
+            DedupStep::Swept => self.sweep = false,
+            DedupStep::Dropped(run) => {
                 self.runs.retain(|other| other.number != run);
                 self.going.push(run);
             }
-            Step::Gone(run) => self.going.retain(|other| *other != run),
-            Step::Weighed(run) => {
+            DedupStep::Gone(run) => self.going.retain(|other| *other != run),
+            DedupStep::Weighed(run) => {
                 let weighed = self.runs.iter_mut().filter(|other| other.number == run);
                 weighed.for_each(|run| run.weighed = true);
             }
-            Step::Thinned(old, thin) => {
+            DedupStep::Thinned(old, thin) => {
                 self.last_run = thin.number;
                 for run in self.runs.iter_mut().filter(|run| run.number == old) {
                     self.going.push(run.number);
-                    *run = Run { filter: thin.filter.clone(), ..*thin };
+                    *run = HashRun { filter: thin.filter.clone(), ..*thin };
                 }
             }
         }
     }
 }
 
-impl Making {
-    fn step(&self, connection: &Connection) -> Result<Step, Fault> {
+impl UnsealedRun {
+    fn step(&self, connection: &Connection) -> SqlResult<DedupStep> {
         if self.written == 0 {
             let insert = "INSERT OR IGNORE INTO runs VALUES (?1, ?2, ?3, NULL)";
             connection.run(insert, (self.number, place(self.upto), MAKING))?;
@@ -408,23 +384,23 @@ impl Making {
             let filter = filter_of(&self.hashes);
             let update = "UPDATE runs SET stage = ?2, filter = ?3 WHERE run = ?1";
             connection.run(update, (self.number, SEALED, filter.to_bytes()))?;
-            return Ok(Step::Sealed(filter));
+            return Ok(DedupStep::Sealed(filter));
         }
         let part = &rest[..rest.len().min(HASHES_PER_STEP)];
         insert_hashes(connection, self.number, part)?;
-        Ok(Step::Wrote(part.len()))
+        Ok(DedupStep::Wrote(part.len()))
     }
 }
 
-fn filter_of(hashes: &[(u64, Seq)]) -> Filter {
-    let mut filter = Filter::with_room_for(hashes.len());
+fn filter_of(hashes: &[(u64, Seq)]) -> BloomFilter {
+    let mut filter = BloomFilter::with_room_for(hashes.len());
     for (hash, _) in hashes {
         filter.add(filter_key(*hash));
     }
     filter
 }
 
-fn insert_hashes(connection: &Connection, run: i64, hashes: &[(u64, Seq)]) -> Result<(), Fault> {
+fn insert_hashes(connection: &Connection, run: i64, hashes: &[(u64, Seq)]) -> SqlResult<()> {
     let mut statement = connection.prepare_cached("INSERT INTO dedup VALUES (?1, ?2, ?3)")?;
     for (hash, seq) in hashes {
         statement.execute((run, hash.cast_signed(), place(*seq)))?;
@@ -432,28 +408,26 @@ fn insert_hashes(connection: &Connection, run: i64, hashes: &[(u64, Seq)]) -> Re
     Ok(())
 }
 
-/// Deletes a part of a run that is going.
-fn drop_step(connection: &Connection, run: i64) -> Result<Step, Fault> {
+fn drop_step(connection: &Connection, run: i64) -> SqlResult<DedupStep> {
     let select = "SELECT hash, seq FROM dedup WHERE run = ?1 ORDER BY hash, seq LIMIT 1 OFFSET ?2";
     let offset = i64::try_from(HASHES_PER_STEP).expect("a small number");
     let bound: Option<(i64, i64)> = connection.first(select, (run, offset), |row| Ok(row.try_into()?))?;
     if let Some((hash, seq)) = bound {
         connection.run("DELETE FROM dedup WHERE run = ?1 AND (hash, seq) < (?2, ?3)", (run, hash, seq))?;
-        return Ok(Step::Wrote(0));
+        return Ok(DedupStep::Wrote(0));
     }
     connection.run("DELETE FROM dedup WHERE run = ?1", [run])?;
     connection.run("DELETE FROM runs WHERE run = ?1", [run])?;
-    Ok(Step::Gone(run))
+    Ok(DedupStep::Gone(run))
 }
 
-/// The last hash of a run in the making that is durable.
-fn last_written(connection: &Connection, run: i64) -> Result<Option<(u64, Seq)>, Fault> {
+fn last_written(connection: &Connection, run: i64) -> SqlResult<Option<(u64, Seq)>> {
     let select = "SELECT hash, seq FROM dedup WHERE run = ?1 ORDER BY hash DESC, seq DESC LIMIT 1";
     connection.first(select, [run], |row| Ok((row.get::<_, i64>(0)?.cast_unsigned(), seq(row.get(1)?))))
 }
 
-/// The hashes that no run has sealed, in the order of their places.
-fn recent_hashes(connection: &Connection, sealed_upto: Seq) -> Result<Vec<(u64, Seq)>, Fault> {
+/// Unsealed hashes, by sequence number.
+fn recent_hashes(connection: &Connection, sealed_upto: Seq) -> SqlResult<Vec<(u64, Seq)>> {
     let mut hashes = Vec::new();
     let select = "SELECT hashes FROM recent WHERE first > ?1 ORDER BY first";
     connection.each(select, [place(sealed_upto)], |row| {
@@ -463,8 +437,8 @@ fn recent_hashes(connection: &Connection, sealed_upto: Seq) -> Result<Vec<(u64, 
     Ok(hashes)
 }
 
-/// Where events of that id may be, for a reader who has none of this in memory.
-pub(super) fn places_of_id(connection: &Connection, seed: u64, id: &str) -> Result<Vec<Seq>, Fault> {
+/// For readers, which have no hashes in memory.
+pub(super) fn places_of_id(connection: &Connection, seed: u64, id: &str) -> SqlResult<Vec<Seq>> {
     let first = id_hash(seed, id);
     let last = last_of_id(first);
     let sealed_upto = "SELECT coalesce(max(upto), 0) FROM runs WHERE stage > 0";

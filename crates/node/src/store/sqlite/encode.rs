@@ -1,53 +1,48 @@
-//! How values stand in columns: numbers in 64 bits with a sign, attributes and stories in as few bytes as
-//! they take.
+//! Column formats: signed 64-bit integers, and compact bytes for attributes and attempt records.
 //!
-//! Invariants: what was written reads back as the same; bytes that were never written here end in
-//! [`Unreadable`] or, of an event, in what is left of it, never in a panic; and a form once written is read for
-//! ever.
+//! Invariants: values round-trip. Foreign bytes give [`UnreadableValue`] or, for an event, what can be read of it,
+//! never a panic. A format once written is readable forever.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use redrive_core::engine::story::{End, Story, Told};
+use redrive_core::engine::attempt_record::{AttemptEnd, AttemptRecord, RecordedVerdict};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{
-    Bounds, ContentType, CorrelationId, EventId, EventSource, EventType, ExtensionName, ExtensionText,
-    ExtensionValue, SessionKey, Subject, Text, TraceParent,
+    ContentType, CorrelationId, EventId, EventSource, EventSubject, EventType, ExtensionName, ExtensionText,
+    ExtensionValue, SessionKey, Text, TextBounds, TraceParent,
 };
-use redrive_core::event::refusal::Reason;
+use redrive_core::event::refusal::InvalidReason;
 use redrive_core::hash;
 use redrive_core::ids::{Attempt, Seq};
 use redrive_core::time::Timestamp;
 
-/// Something stored does not read as what it should be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} cannot be read")]
-pub(super) struct Unreadable {
+pub(super) struct UnreadableValue {
     what: &'static str,
 }
 
-impl Unreadable {
+impl UnreadableValue {
     pub(super) const fn new(what: &'static str) -> Self {
         Self { what }
     }
 }
 
-/// A place as SQLite counts.
 pub(super) fn place(seq: Seq) -> i64 {
     i64::try_from(seq.get()).expect("a store that gives a million places a second is full in 290,000 years")
 }
 
-/// A place as we count; a negative one is none.
+/// Negative is read as none.
 pub(super) fn seq(place: i64) -> Seq {
     Seq::new(u64::try_from(place).unwrap_or_default())
 }
 
-/// A time as SQLite holds it, in nanoseconds since 1970; what lies after the year 2262 is never.
+/// Nanoseconds since 1970; later than 2262 is never.
 pub(super) fn nanos(at: Timestamp) -> i64 {
     i64::try_from(at.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// A time as SQLite held it.
 pub(super) fn time(nanos: i64) -> Timestamp {
     match nanos {
         i64::MAX => Timestamp::NEVER,
@@ -55,11 +50,11 @@ pub(super) fn time(nanos: i64) -> Timestamp {
     }
 }
 
-/// The attributes of an event that have no column of their own, each behind a tag and its length.
+/// Attributes without a column of their own, each with a tag and its length.
 pub(super) fn attributes(event: &Event) -> Vec<u8> {
     let mut bytes = Vec::new();
     let texts = [
-        (tag::SUBJECT, event.subject.as_ref().map(Subject::as_str)),
+        (tag::SUBJECT, event.subject.as_ref().map(EventSubject::as_str)),
         (tag::CONTENT_TYPE, event.content_type.as_ref().map(ContentType::as_str)),
         (tag::SESSION, event.session.as_ref().map(SessionKey::as_str)),
         (tag::CORRELATION, event.correlation_id.as_ref().map(CorrelationId::as_str)),
@@ -102,7 +97,7 @@ pub(super) fn attributes(event: &Event) -> Vec<u8> {
     bytes
 }
 
-/// What stands before each attribute; numbers are stored, so none changes its meaning.
+/// Stored: a number never changes its meaning.
 mod tag {
     pub(super) const SUBJECT: u8 = 1;
     pub(super) const TIME: u8 = 2;
@@ -114,11 +109,10 @@ mod tag {
     pub(super) const EXTENSION_INTEGER: u8 = 8;
     pub(super) const EXTENSION_TRUE: u8 = 9;
     pub(super) const EXTENSION_FALSE: u8 = 10;
-    /// Comes last: a hash of all columns of the event, up to this tag. Events of formats before 5 have none.
+    /// Last tag: a hash of all columns before it. Absent before format 5.
     pub(super) const CHECK: u8 = 11;
 }
 
-/// The columns of an event.
 #[derive(Clone, Copy)]
 pub(super) struct EventColumns<'a> {
     pub(super) id: &'a [u8],
@@ -135,17 +129,16 @@ impl EventColumns<'_> {
     }
 }
 
-/// Whether an event reads as it was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Integrity {
     Intact,
     Damaged,
 }
 
-/// What stands for a text of an event that cannot be read.
+/// Replaces an unreadable text of an event.
 const UNREADABLE: &str = "damaged";
 
-/// The event that they stand for, as far as it can be read: what cannot be is left out.
+/// Skips what cannot be read.
 pub(super) fn event(columns: &EventColumns<'_>) -> (Event, Integrity) {
     let id = text(columns.id).and_then(|text| EventId::new(text).ok());
     let source = text(columns.source).and_then(|text| EventSource::new(text).ok());
@@ -167,7 +160,7 @@ pub(super) fn event(columns: &EventColumns<'_>) -> (Event, Integrity) {
         extensions: BTreeMap::new(),
         data: Bytes::copy_from_slice(columns.data),
     };
-    let mut rest = Rest(columns.attributes);
+    let mut rest = ByteReader(columns.attributes);
     while let Some(tag) = rest.byte() {
         let is_read = match tag {
             tag::CHECK => is_checked(columns, &mut rest),
@@ -181,8 +174,7 @@ pub(super) fn event(columns: &EventColumns<'_>) -> (Event, Integrity) {
     (event, integrity)
 }
 
-/// Whether the hash that is next, and last, is the one of the columns.
-fn is_checked(columns: &EventColumns<'_>, rest: &mut Rest<'_>) -> bool {
+fn is_checked(columns: &EventColumns<'_>, rest: &mut ByteReader<'_>) -> bool {
     let before = &columns.attributes[..columns.attributes.len() - rest.0.len()];
     let check = EventColumns { attributes: before, ..*columns }.check();
     rest.bytes(size_of::<u64>()) == Some(&check.to_le_bytes()) && rest.0.is_empty()
@@ -192,7 +184,7 @@ fn text(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok()
 }
 
-fn take(event: &mut Event, tag: u8, rest: &mut Rest<'_>) -> Option<()> {
+fn take(event: &mut Event, tag: u8, rest: &mut ByteReader<'_>) -> Option<()> {
     match tag {
         tag::SUBJECT => event.subject = Some(attribute(rest)?),
         tag::TIME => event.time = Some(Timestamp::from_nanos(rest.number()?)),
@@ -202,7 +194,7 @@ fn take(event: &mut Event, tag: u8, rest: &mut Rest<'_>) -> Option<()> {
         tag::TRACE => event.traceparent = Some(attribute(rest)?),
         tag::EXTENSION_TEXT => {
             let name = extension(rest)?;
-            let text: Result<ExtensionText, Reason> = ExtensionText::new(rest.text()?);
+            let text: Result<ExtensionText, InvalidReason> = ExtensionText::new(rest.text()?);
             event.extensions.insert(name, ExtensionValue::Text(text.ok()?));
         }
         tag::EXTENSION_INTEGER => {
@@ -221,21 +213,20 @@ fn take(event: &mut Event, tag: u8, rest: &mut Rest<'_>) -> Option<()> {
     Some(())
 }
 
-fn attribute<Of: Bounds>(rest: &mut Rest<'_>) -> Option<Text<Of>> {
+fn attribute<Of: TextBounds>(rest: &mut ByteReader<'_>) -> Option<Text<Of>> {
     Text::new(rest.text()?).ok()
 }
 
-fn extension(rest: &mut Rest<'_>) -> Option<ExtensionName> {
+fn extension(rest: &mut ByteReader<'_>) -> Option<ExtensionName> {
     ExtensionName::new(rest.text()?).ok()
 }
 
-/// A story that says no more than that the target took the event: a few numbers.
+/// A delivered attempt, as a few numbers.
 const PLAIN: u8 = 1;
-/// Any story: JSON.
 const JSON: u8 = 2;
 
-/// A story. Nearly all are of a first attempt that went well, so that one takes 30 bytes and not 200.
-pub(super) fn story(story: &Story) -> Vec<u8> {
+/// Nearly all records are of a delivered first attempt: 30 bytes instead of 200.
+pub(super) fn story(story: &AttemptRecord) -> Vec<u8> {
     plain(story).unwrap_or_else(|| {
         let mut bytes = vec![JSON];
         serde_json::to_writer(&mut bytes, story).expect("a story has nothing that JSON has not");
@@ -243,17 +234,17 @@ pub(super) fn story(story: &Story) -> Vec<u8> {
     })
 }
 
-/// The short form, for a story that it says everything of.
-fn plain(story: &Story) -> Option<Vec<u8>> {
-    let Story { attempt, started_at, took_nanos, end, book, verdict, .. } = story;
-    let Story { classified_at: None, reaction_at: None, retry: None, held_nanos, .. } = story else {
+/// `None` if the short form would lose something.
+fn plain(story: &AttemptRecord) -> Option<Vec<u8>> {
+    let AttemptRecord { attempt, started_at, took_nanos, end, book, verdict, .. } = story;
+    let AttemptRecord { classified_at: None, reaction_at: None, retry: None, held_nanos, .. } = story else {
         return None;
     };
-    let (End::Delivered { status }, Told::Delivered) = (end, verdict) else { return None };
+    let (AttemptEnd::Delivered { status }, RecordedVerdict::Delivered) = (end, verdict) else { return None };
     let mut bytes = Vec::with_capacity(32);
     bytes.push(PLAIN);
     bytes.extend_from_slice(&book.to_le_bytes());
-    // No status is 0.
+    // 0 stands for no status.
     let numbers = [
         u64::from(attempt.get()),
         started_at.as_nanos(),
@@ -270,29 +261,28 @@ fn plain(story: &Story) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The story that was stored.
-pub(super) fn read_story(bytes: &[u8]) -> Result<Story, Unreadable> {
+pub(super) fn read_story(bytes: &[u8]) -> Result<AttemptRecord, UnreadableValue> {
     let read = match bytes.split_first() {
         Some((&PLAIN, rest)) => read_plain(rest),
         Some((&JSON, rest)) => serde_json::from_slice(rest).ok(),
         Some(_) | None => None,
     };
-    read.ok_or(Unreadable::new("the story of an attempt"))
+    read.ok_or(UnreadableValue::new("an attempt record"))
 }
 
-fn read_plain(bytes: &[u8]) -> Option<Story> {
-    let mut rest = Rest(bytes);
+fn read_plain(bytes: &[u8]) -> Option<AttemptRecord> {
+    let mut rest = ByteReader(bytes);
     let book = u64::from_le_bytes(rest.bytes(size_of::<u64>())?.try_into().ok()?);
     let attempt = Attempt::new(u32::try_from(rest.number()?).ok()?)?;
     let (started_at, took_nanos) = (Timestamp::from_nanos(rest.number()?), rest.number()?);
     let status = u16::try_from(rest.number()?).ok()?;
-    Some(Story {
+    Some(AttemptRecord {
         attempt,
         started_at,
         took_nanos,
-        end: End::Delivered { status: (status > 0).then_some(status) },
+        end: AttemptEnd::Delivered { status: (status > 0).then_some(status) },
         book,
-        verdict: Told::Delivered,
+        verdict: RecordedVerdict::Delivered,
         classified_at: None,
         reaction_at: None,
         retry: None,
@@ -300,7 +290,7 @@ fn read_plain(bytes: &[u8]) -> Option<Story> {
     })
 }
 
-/// Places, each by how far it is from the one before.
+/// Delta-encoded.
 pub(super) fn places(mut places: Vec<Seq>) -> Vec<u8> {
     places.sort_unstable();
     let mut bytes = Vec::with_capacity(2 * places.len());
@@ -312,18 +302,17 @@ pub(super) fn places(mut places: Vec<Seq>) -> Vec<u8> {
     bytes
 }
 
-/// The places that were stored.
-pub(super) fn read_places(bytes: &[u8]) -> Result<Vec<Seq>, Unreadable> {
-    let (mut rest, mut places, mut before) = (Rest(bytes), Vec::new(), 0_u64);
+pub(super) fn read_places(bytes: &[u8]) -> Result<Vec<Seq>, UnreadableValue> {
+    let (mut rest, mut places, mut before) = (ByteReader(bytes), Vec::new(), 0_u64);
     while !rest.0.is_empty() {
-        let step = rest.number().ok_or(Unreadable::new("a list of places"))?;
-        before = before.checked_add(step).ok_or(Unreadable::new("a list of places"))?;
+        let step = rest.number().ok_or(UnreadableValue::new("a list of sequence numbers"))?;
+        before = before.checked_add(step).ok_or(UnreadableValue::new("a list of sequence numbers"))?;
         places.push(Seq::new(before));
     }
     Ok(places)
 }
 
-/// The hashes of events that came together, each with its place by how far it is from the one before.
+/// Each with its sequence number, delta-encoded.
 pub(super) fn hashes(events: &[(u64, Seq)]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(10 * events.len());
     let mut before = 0;
@@ -335,18 +324,17 @@ pub(super) fn hashes(events: &[(u64, Seq)]) -> Vec<u8> {
     bytes
 }
 
-/// The hashes that were stored.
-pub(super) fn read_hashes(bytes: &[u8], into: &mut Vec<(u64, Seq)>) -> Result<(), Unreadable> {
-    let (mut rest, mut before) = (Rest(bytes), 0_u64);
+pub(super) fn read_hashes(bytes: &[u8], into: &mut Vec<(u64, Seq)>) -> Result<(), UnreadableValue> {
+    let (mut rest, mut before) = (ByteReader(bytes), 0_u64);
     while !rest.0.is_empty() {
-        let (hash, seq) = read_hash(&mut rest, before).ok_or(Unreadable::new("a list of hashes"))?;
+        let (hash, seq) = read_hash(&mut rest, before).ok_or(UnreadableValue::new("a list of hashes"))?;
         before = seq;
         into.push((hash, Seq::new(seq)));
     }
     Ok(())
 }
 
-fn read_hash(rest: &mut Rest<'_>, before: u64) -> Option<(u64, u64)> {
+fn read_hash(rest: &mut ByteReader<'_>, before: u64) -> Option<(u64, u64)> {
     let seq = before.checked_add(rest.number()?)?;
     Some((u64::from_le_bytes(rest.bytes(size_of::<u64>())?.try_into().ok()?), seq))
 }
@@ -356,7 +344,7 @@ fn put_text(bytes: &mut Vec<u8>, text: &str) {
     bytes.extend_from_slice(text.as_bytes());
 }
 
-/// Seven bits a byte, the lowest first; the highest bit says that more follow.
+/// LEB128.
 fn put_number(bytes: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         bytes.push(number.to_le_bytes()[0] | 0x80);
@@ -365,10 +353,9 @@ fn put_number(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number.to_le_bytes()[0]);
 }
 
-/// What is left to read.
-struct Rest<'a>(&'a [u8]);
+struct ByteReader<'a>(&'a [u8]);
 
-impl<'a> Rest<'a> {
+impl<'a> ByteReader<'a> {
     fn byte(&mut self) -> Option<u8> {
         let (first, rest) = self.0.split_first()?;
         self.0 = rest;
@@ -411,7 +398,7 @@ mod tests {
             let mut bytes = Vec::new();
             put_number(&mut bytes, number);
             bytes.push(tail);
-            let mut rest = Rest(&bytes);
+            let mut rest = ByteReader(&bytes);
             prop_assert_eq!((rest.number(), rest.byte(), rest.byte()), (Some(number), Some(tail), None));
         }
 
@@ -443,13 +430,13 @@ mod tests {
 
         #[test]
         fn plain_stories_read_back(attempt in 1_u32.., started: u64, took: u64, status: Option<u16>, held: u64, book: u64) {
-            let told = Story {
+            let told = AttemptRecord {
                 attempt: Attempt::new(attempt).expect("not 0"),
                 started_at: Timestamp::from_nanos(started),
                 took_nanos: took,
-                end: End::Delivered { status },
+                end: AttemptEnd::Delivered { status },
                 book,
-                verdict: Told::Delivered,
+                verdict: RecordedVerdict::Delivered,
                 classified_at: None,
                 reaction_at: None,
                 retry: None,
@@ -467,7 +454,7 @@ mod tests {
         let told =
             read_story(&[1, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0x80, 0x01, 5, 0xc8, 0x01, 0]).expect("a story");
         assert_eq!((told.book, told.attempt, told.started_at.as_nanos()), (2, Attempt::FIRST, 128));
-        assert_eq!((told.took_nanos, told.end), (5, End::Delivered { status: Some(200) }));
+        assert_eq!((told.took_nanos, told.end), (5, AttemptEnd::Delivered { status: Some(200) }));
     }
 
     #[test]

@@ -1,30 +1,27 @@
-//! What may go wrong with SQLite, and what of it a store's owner has to know.
+//! Errors of SQLite, and their mapping to store errors.
 
 use std::path::Path;
 
 use rusqlite::{ErrorCode, ffi};
 
-use super::encode::Unreadable;
+use super::encode::UnreadableValue;
 use crate::store::StoreError;
 
-/// Something went wrong within a verb.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Fault {
-    /// SQLite says so.
+pub(super) enum SqlFault {
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
-    /// What it gave is not what it should be, or not there.
     #[error(transparent)]
-    Unreadable(#[from] Unreadable),
+    Unreadable(#[from] UnreadableValue),
 }
 
-impl Fault {
-    /// Something stored is not what it should be, or not there.
+pub(super) type SqlResult<T> = Result<T, SqlFault>;
+
+impl SqlFault {
     pub(super) const fn unreadable(what: &'static str) -> Self {
-        Self::Unreadable(Unreadable::new(what))
+        Self::Unreadable(UnreadableValue::new(what))
     }
 
-    /// As the owner hears it, when the store could not be opened.
     pub(super) fn not_opened(&self, path: &Path) -> StoreError {
         let reason = self.to_string();
         if self.is_damage() {
@@ -43,22 +40,21 @@ impl Fault {
         }
     }
 
-    /// Whether waiting cannot help.
     fn is_damage(&self) -> bool {
         match self {
             Self::Unreadable(_) => true,
             Self::Sqlite(error) => match error.sqlite_error_code() {
                 Some(code) => matches!(code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase),
-                // Not SQLite itself: a column held what it never should.
+                // Not an SQLite error: a column held an unexpected value.
                 None => true,
             },
         }
     }
 }
 
-/// As the owner of an open store hears it, when nothing was changed.
-impl From<Fault> for StoreError {
-    fn from(fault: Fault) -> Self {
+/// For an open store, when nothing was changed.
+impl From<SqlFault> for StoreError {
+    fn from(fault: SqlFault) -> Self {
         if fault.is_damage() {
             Self::Damaged { what: "the store".to_owned(), reason: fault.to_string() }
         } else if fault.is_out_of_memory() {
@@ -71,7 +67,7 @@ impl From<Fault> for StoreError {
 
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
-        Fault::from(error).into()
+        SqlFault::from(error).into()
     }
 }
 

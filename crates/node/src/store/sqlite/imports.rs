@@ -1,26 +1,26 @@
-//! Takes dead letters from elsewhere, each once.
+//! Imports dead letters, each once.
 
-use redrive_core::engine::{Death, Followers};
+use redrive_core::engine::{DeadLetterInfo, SessionFollowers};
 use redrive_core::ids::{DeliveryId, ServiceName};
 
-use super::audit::Act;
+use super::audit::AuditAct;
 use super::encode::{self, place};
-use super::fault::Fault;
-use super::letters::Body;
+use super::fault::SqlResult;
+use super::letters::NewLetter;
 use super::schema::{state, whole};
 use super::sql::Sql;
-use super::write::{NewDelivery, Work};
+use super::write::{BatchWriter, NewDelivery};
 use crate::store::derive;
 use crate::store::letter::{ImportCounts, ImportedLetter};
 
-/// By the key with its service, or by the key alone as earlier releases remembered it; of a letter that was replayed
-/// since, the service of then is not known any more.
+/// By key and service, or by key alone as earlier releases stored it. The service of a letter replayed since is
+/// unknown.
 pub(super) const KNOWN: &str = "SELECT 1 FROM imported i CROSS JOIN deliveries d ON d.seq = i.delivery
     CROSS JOIN queues q ON q.id = d.queue
     WHERE i.key IN (?1, ?2) AND d.state <> 7 AND (i.key = ?1 OR q.service = ?3 OR d.replays IS NOT NULL)";
 
-impl Work<'_> {
-    pub(super) fn import(&mut self, letters: &[ImportedLetter]) -> Result<ImportCounts, Fault> {
+impl BatchWriter<'_> {
+    pub(super) fn import(&mut self, letters: &[ImportedLetter]) -> SqlResult<ImportCounts> {
         let (mut new, mut known) = (0, 0);
         for letter in letters {
             if self.is_known(&letter.queue.service, &letter.key)? {
@@ -31,14 +31,14 @@ impl Work<'_> {
             self.import_one(letter)?;
         }
         if new > 0 {
-            let what = "letters from elsewhere";
-            self.record(&Act { verb: "import", what, letters: new, note: None })?;
+            let what = "imported letters";
+            self.record(&AuditAct { verb: "import", what, letters: new, note: None })?;
         }
         Ok(ImportCounts { new, known })
     }
 
-    /// Whether it came before, or is one of our own that came back; what was purged is not known any more.
-    fn is_known(&self, service: &ServiceName, key: &str) -> Result<bool, Fault> {
+    /// Imported before, or exported from this store; purged letters do not count.
+    fn is_known(&self, service: &ServiceName, key: &str) -> SqlResult<bool> {
         let values = (derive::import_key(service, key), key, service.as_str());
         if self.connection.has(KNOWN, values)? {
             return Ok(true);
@@ -49,16 +49,16 @@ impl Work<'_> {
         self.connection.has(own, own_key)
     }
 
-    fn import_one(&mut self, letter: &ImportedLetter) -> Result<(), Fault> {
+    fn import_one(&mut self, letter: &ImportedLetter) -> SqlResult<()> {
         let ImportedLetter { key, queue: name, subscription, order, event, died_at, .. } = letter;
-        // It is found by its id, and does not count when an event of that id is sent.
-        let event_seq = self.keep_event(event, derive::content_hash(event), 1, whole::IMPORTED)?;
+        // Can be found by its id, but does not make a sent event a duplicate.
+        let event_seq = self.write_event(event, derive::content_hash(event), 1, whole::IMPORTED)?;
         let queue = self.state.names.queue_for(self.connection, name)?;
         let subscription = self.state.names.subscription(self.connection, subscription)?;
         self.state.names.counts(queue).dead += 1;
         let lane = derive::lane_in(self.state.meta.seed, name, *order, event).map(u64::cast_signed);
         for story in &letter.stories {
-            *self.told.entry(story.book).or_default() += 1;
+            *self.book_uses.entry(story.book).or_default() += 1;
         }
         let (last, earlier) = match letter.stories.split_last() {
             Some((last, earlier)) => (Some(encode::story(last)), earlier),
@@ -72,11 +72,17 @@ impl Work<'_> {
         };
         let delivery = self.insert_delivery(event, &new)?.seq();
         for story in earlier {
-            self.tell(delivery, &encode::story(story))?;
+            self.append_attempt(delivery, &encode::story(story))?;
         }
-        let death = Death { followers: Followers::GoOn, ..letter.death.clone() };
-        let body = Body { delivery: place(delivery), queue: self.state.names.queue(queue).id, subscription };
-        self.bury_in_the_past(body, event, &death, *died_at)?;
+        let death = DeadLetterInfo { followers: SessionFollowers::Continue, ..letter.death.clone() };
+        self.add_imported_letter(&NewLetter {
+            delivery: place(delivery),
+            queue: self.state.names.queue(queue).id,
+            subscription,
+            event,
+            death: &death,
+            died_at: *died_at,
+        })?;
         let key = derive::import_key(&name.service, key);
         self.connection.run("INSERT OR REPLACE INTO imported VALUES (?1, ?2)", (key, place(delivery)))
     }

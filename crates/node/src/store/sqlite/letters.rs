@@ -1,20 +1,19 @@
-//! Writes dead letters: the letter itself, that there is one more or less of its kind, and the trend.
+//! Writes dead letters, the counters of their kinds, and the trend.
 //!
-//! Invariants: a kind's count, and when its first and its latest letter died, are those of the letters that
-//! are there; a letter that dies gets a larger number than all that died before.
+//! Invariants: a kind's count, first and last death match its letters; a new letter has a larger number than all
+//! before it.
 
-use redrive_core::engine::{Death, QueueName};
+use redrive_core::engine::{DeadLetterInfo, QueueName};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{CorrelationId, SessionKey};
-use redrive_core::ids::{ChannelName, ServiceName};
 use redrive_core::letters::name_template;
 use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 
 use super::encode::{nanos, time};
-use super::fault::Fault;
+use super::fault::{SqlFault, SqlResult};
 use super::sql::Sql;
-use super::write::Work;
+use super::write::BatchWriter;
 use super::{names, rows};
 use crate::store::derive;
 use crate::store::letter::TREND_SPAN;
@@ -29,15 +28,13 @@ const INSERT_LETTER: &str = "INSERT INTO letters VALUES (?1, ?2, ?3, ?4, ?5, ?6,
 const COUNT_DEATH: &str =
     "INSERT INTO trend VALUES (?1, ?2, 1) ON CONFLICT (kind, span) DO UPDATE SET deaths = deaths + 1";
 const DELETE_LETTER: &str = "DELETE FROM letters WHERE number = ?1 RETURNING kind";
-/// What is left decides when the first and the latest died; of none, it does not matter.
 pub(super) const UNCOUNT_KIND: &str = "UPDATE kinds SET count = count - 1,
     first_at = coalesce((SELECT died_at FROM letters WHERE kind = ?1 ORDER BY number LIMIT 1), first_at),
     last_at = coalesce((SELECT died_at FROM letters WHERE kind = ?1 ORDER BY number DESC LIMIT 1), last_at)
     WHERE id = ?1";
 pub(super) const LATEST_BETWEEN: &str = "SELECT max(number) FROM letters WHERE number >= ?1 AND number < ?2";
 
-/// The dead letters of the first format as they died: sorted by no more than their places, since they may be
-/// many and their texts long.
+/// Letters of the first format in order of death. Sorts only keys: letters may be many and long.
 pub(super) const OLD_LETTERS: &str = "SELECT d.written_at, d.seq FROM deaths c
     CROSS JOIN deliveries d ON d.seq = c.delivery WHERE d.state = 4 ORDER BY d.written_at, d.seq";
 pub(super) const OLD_LETTER: &str =
@@ -46,35 +43,30 @@ pub(super) const OLD_LETTER: &str =
     FROM deliveries d CROSS JOIN deaths c ON c.delivery = d.seq CROSS JOIN events e ON e.seq = d.event
     WHERE d.seq = ?1";
 
-/// Whose delivery dies.
+/// A delivery that becomes a dead letter.
 #[derive(Clone, Copy)]
-pub(super) struct Body {
+pub(super) struct NewLetter<'a> {
     pub(super) delivery: i64,
     pub(super) queue: i64,
     pub(super) subscription: i64,
+    pub(super) event: &'a Event,
+    pub(super) death: &'a DeadLetterInfo,
+    pub(super) died_at: Timestamp,
 }
 
-/// The number of a letter that dies now: the time, or a little more.
+/// Time of death in nanoseconds, or the next free number.
 fn next_number(last: &mut i64, died_at: Timestamp) -> i64 {
     *last = nanos(died_at).max(*last + 1);
     *last
 }
 
-/// The number of the latest letter.
-pub(super) fn last_number(connection: &Connection) -> Result<i64, Fault> {
+pub(super) fn last_number(connection: &Connection) -> SqlResult<i64> {
     connection.get("SELECT coalesce(max(number), 0) FROM letters", [])
 }
 
-/// Writes a letter under that number; what it is looked for by is hashed under that seed.
-fn insert(
-    connection: &Connection,
-    seed: u64,
-    number: i64,
-    Body { delivery, queue, subscription }: Body,
-    event: &Event,
-    death: &Death,
-    died_at: Timestamp,
-) -> Result<(), Fault> {
+/// `seed` keys the hashes of session and correlation id.
+fn insert(connection: &Connection, seed: u64, number: i64, new: &NewLetter<'_>) -> SqlResult<()> {
+    let NewLetter { delivery, queue, subscription, event, death, died_at } = *new;
     let counted = (
         death.fingerprint.0.cast_signed(),
         queue,
@@ -97,34 +89,20 @@ fn insert(
     connection.run(COUNT_DEATH, (kind, span(died_at)))
 }
 
-/// The span of a trend that a time is in.
 pub(super) fn span(at: Timestamp) -> i64 {
     let span = u64::try_from(TREND_SPAN.as_nanos()).expect("a few minutes");
     (at.as_nanos() / span).cast_signed()
 }
 
-impl Work<'_> {
-    /// Writes the letter of a delivery that dies.
-    pub(super) fn bury(
-        &mut self,
-        body: Body,
-        event: &Event,
-        death: &Death,
-        died_at: Timestamp,
-    ) -> Result<(), Fault> {
-        let number = next_number(&mut self.state.last_letter, died_at);
-        insert(self.connection, self.state.meta.seed, number, body, event, death, died_at)
+impl BatchWriter<'_> {
+    pub(super) fn add_letter(&mut self, new: &NewLetter<'_>) -> SqlResult<()> {
+        let number = next_number(&mut self.state.last_letter, new.died_at);
+        insert(self.connection, self.state.meta.seed, number, new)
     }
 
-    /// Writes a letter that died elsewhere, at its place among the others.
-    pub(super) fn bury_in_the_past(
-        &mut self,
-        body: Body,
-        event: &Event,
-        death: &Death,
-        died_at: Timestamp,
-    ) -> Result<(), Fault> {
-        let at = nanos(died_at);
+    /// Inserts an imported letter at its place in time.
+    pub(super) fn add_imported_letter(&mut self, new: &NewLetter<'_>) -> SqlResult<()> {
+        let at = nanos(new.died_at);
         let millisecond = at - at % 1_000_000;
         let latest: Option<i64> =
             self.connection.get(LATEST_BETWEEN, [millisecond, millisecond + 1_000_000])?;
@@ -134,18 +112,18 @@ impl Work<'_> {
             number += 1;
         }
         self.state.last_letter = self.state.last_letter.max(number);
-        insert(self.connection, self.state.meta.seed, number, body, event, death, died_at)
+        insert(self.connection, self.state.meta.seed, number, new)
     }
 
-    /// Takes a letter away: it is tried again, or done with.
-    pub(super) fn dig_up(&self, number: i64) -> Result<(), Fault> {
+    /// For a letter that is replayed or closed.
+    pub(super) fn remove_letter(&self, number: i64) -> SqlResult<()> {
         let kind: i64 = self.connection.get(DELETE_LETTER, [number])?;
         self.connection.run(UNCOUNT_KIND, [kind])
     }
 }
 
-/// Brings letters over from the first format, which knew neither their names nor their kinds.
-pub(super) fn carry_over(connection: &Connection) -> Result<(), Fault> {
+/// Migrates letters of the first format, which had no names and kinds.
+pub(super) fn migrate_letters(connection: &Connection) -> SqlResult<()> {
     let seed: Option<i64> = connection.find("SELECT seed FROM meta", [])?;
     let seed = seed.unwrap_or_default().cast_unsigned();
     let queues = names::queues(connection)?;
@@ -155,27 +133,21 @@ pub(super) fn carry_over(connection: &Connection) -> Result<(), Fault> {
     while let Some(letter) = letters.next()? {
         let mut statement = connection.prepare_cached(OLD_LETTER)?;
         let mut rows = statement.query([letter.get::<_, i64>(1)?])?;
-        let row = rows.next()?.ok_or(Fault::unreadable("a dead letter of the first format"))?;
-        let body = Body { delivery: row.get(5)?, queue: row.get(6)?, subscription: row.get(7)? };
-        let queue = queues.iter().find(|(id, _, _)| *id == body.queue);
-        let (_, QueueName { service, channel }, _) = queue.ok_or(Fault::unreadable("the name of a queue"))?;
-        let death = old_death(row, service, channel.as_ref())?;
+        let row = rows.next()?.ok_or(SqlFault::unreadable("a dead letter of the first format"))?;
+        let queue: i64 = row.get(6)?;
+        let name = queues.iter().find(|(id, _, _)| *id == queue).map(|(_, name, _)| name);
+        let QueueName { service, channel } = name.ok_or(SqlFault::unreadable("the name of a queue"))?;
+        let death = DeadLetterInfo {
+            name: name_template::default_name(service, channel.as_ref()),
+            consumer_group: service.to_string(),
+            ..rows::death(row, 9)?
+        };
         let (event, died_at) = (rows::event(row)?, time(row.get(8)?));
-        let number = next_number(&mut last, died_at);
-        insert(connection, seed, number, body, &event, &death, died_at)?;
+        let (delivery, subscription) = (row.get(5)?, row.get(7)?);
+        let new = NewLetter { delivery, queue, subscription, event: &event, death: &death, died_at };
+        insert(connection, seed, next_number(&mut last, died_at), &new)?;
     }
     drop(letters);
     drop(in_order);
     Ok(connection.execute_batch("DROP TABLE deaths")?)
-}
-
-fn old_death(
-    row: &rusqlite::Row<'_>,
-    service: &ServiceName,
-    channel: Option<&ChannelName>,
-) -> Result<Death, Fault> {
-    let mut death = rows::death(row, 9)?;
-    death.name = name_template::default_name(service, channel);
-    death.consumer_group = service.to_string();
-    Ok(death)
 }

@@ -1,60 +1,58 @@
-//! One process owns a data folder: it holds a lock on a file there, and says in it who it is. It holds one on the
-//! database too, so that a lock file which was deleted lets nobody else in.
+//! One process owns a data folder: it locks the file `lock` and writes its process id into it. It also locks the
+//! database, so that deleting the lock file admits no second owner.
 //!
-//! The system frees the locks when the process ends, however it ends, so a crash leaves nothing to clean up. Whoever
-//! gives a folder back frees it by name: a child that was just forked and has not begun its program holds every
-//! file of ours open, and a file that is only closed on our side would stay locked until it does.
+//! The system frees locks when the process ends, so a crash leaves nothing to clean up. Locks are released
+//! explicitly, not only by closing: a child that was just forked still holds all our files open.
 //!
-//! Invariant: the database stays open here until SQLite has closed it. SQLite's own locks are of another kind, which
-//! does not meet ours, but a process loses all of those on a file as soon as it closes that file once.
+//! Invariant: the database stays open here until SQLite has closed it. SQLite uses POSIX locks, which do not
+//! conflict with ours, but a process loses all of those on a file as soon as it closes that file once.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
-use super::anchor::FileId;
-use super::{FILE as DATABASE, copy};
+use super::file_identity::FileId;
+use super::{FILE as DATABASE, backup};
 use crate::store::StoreError;
 use redrive::private;
 
-/// The file that is locked.
 const FILE: &str = "lock";
-/// More of another's note than this nobody needs to read.
+/// Of another process's lock file.
 const OWNER_BYTES_MAX: u64 = 100;
-/// How often a lock file is looked for that its owner removes at the same time.
+/// Retries when the owner removes the lock file at the same time.
 const TRIES_MAX: u32 = 10;
 
-/// Holds the folder until it is dropped.
+/// Releases the folder when dropped.
 #[derive(Debug)]
-pub(super) struct Lock {
+pub(super) struct FolderLock {
     path: PathBuf,
     file: File,
     database: File,
 }
 
-impl Drop for Lock {
+impl Drop for FolderLock {
     fn drop(&mut self) {
         remove(&self.path, &self.file);
-        // Closing them is the second best, and comes anyway.
+        // Closing would release them too, but later if a child has them.
         let _ = self.database.unlock();
         let _ = self.file.unlock();
     }
 }
 
-impl Lock {
-    /// Takes the folder, or says who has it. Makes an empty database if there is none.
+impl FolderLock {
+    /// Creates an empty database if there is none.
     pub(super) fn take(folder: &Path) -> Result<Self, StoreError> {
-        copy::refuse_partial(folder)?;
+        backup::refuse_partial(folder)?;
         let path = folder.join(FILE);
         let in_use = |owner| StoreError::InUse { path: folder.to_owned(), owner };
         let mut file = lock_file(&path, in_use)?;
         let database = lock_database(folder, in_use).inspect_err(|_| remove(&path, &file))?;
-        // Who has it is a help to people and no more: a note that cannot be written stops nobody.
+        // Informational: ignore a failed write.
         let _ = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
         Ok(Self { path, file, database })
     }
 
-    /// The database, which stays open for as long as the lock is held.
+    /// Open while the lock is held.
     pub(super) fn database(&self) -> &File {
         &self.database
     }
@@ -67,7 +65,7 @@ fn lock_file(path: &Path, in_use: impl Fn(String) -> StoreError) -> Result<File,
         options.read(true).write(true).create(true).truncate(false);
         let mut file = private::for_owner(&mut options).open(path).map_err(fail)?;
         match file.try_lock() {
-            // Whoever had it may have removed it between our opening and our locking.
+            // The previous owner may have removed the file before we locked it.
             Ok(()) if is_at(path, &file) => return Ok(file),
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(in_use(owner(&mut file))),
@@ -89,14 +87,13 @@ fn lock_database(folder: &Path, in_use: impl Fn(String) -> StoreError) -> Result
     }
 }
 
-/// Removes a lock file while it is locked, so that no other process has it; another file in its place stays.
+/// Must be locked; a different file at the path stays.
 fn remove(path: &Path, file: &File) {
     if is_at(path, file) {
         let _ = fs::remove_file(path);
     }
 }
 
-/// Whether that open file is the one at the path.
 fn is_at(path: &Path, file: &File) -> bool {
     match (fs::metadata(path), file.metadata()) {
         (Ok(found), Ok(open)) => FileId::of(&found) == FileId::of(&open),
@@ -111,26 +108,26 @@ fn owner(file: &mut File) -> String {
     if read.is_err() || owner.is_empty() { "unknown".to_owned() } else { owner.to_owned() }
 }
 
-/// A folder or file that the system does not let us use, in words that say what to look at.
+/// Explains an IO error of writing.
 pub(super) fn not_opened(path: &Path, source: &io::Error) -> StoreError {
     let reason = match source.kind() {
-        io::ErrorKind::PermissionDenied => format!("this user may not write there ({source})"),
-        io::ErrorKind::ReadOnlyFilesystem => format!("it is on a disk that can only be read ({source})"),
+        io::ErrorKind::PermissionDenied => format!("permission denied for writing ({source})"),
+        io::ErrorKind::ReadOnlyFilesystem => format!("the file system is read-only ({source})"),
         io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
-            "there is a file where a folder should be".to_owned()
+            "a file is in the place of the folder".to_owned()
         }
         _ => source.to_string(),
     };
     StoreError::NotOpened { path: PathBuf::from(path), reason }
 }
 
-/// A store that cannot be read, in words that say what to look at.
+/// Explains an IO error of reading.
 pub(super) fn not_read(folder: &Path, source: &io::Error) -> StoreError {
     let reason = match source.kind() {
-        io::ErrorKind::NotFound if folder.exists() => "there is no store in it".to_owned(),
-        io::ErrorKind::NotFound => "there is no such folder".to_owned(),
-        io::ErrorKind::NotADirectory => "it is a file, and a store is in a folder".to_owned(),
-        io::ErrorKind::PermissionDenied => format!("this user may not read it ({source})"),
+        io::ErrorKind::NotFound if folder.exists() => "it contains no store".to_owned(),
+        io::ErrorKind::NotFound => "folder not found".to_owned(),
+        io::ErrorKind::NotADirectory => "it is a file, not a data folder".to_owned(),
+        io::ErrorKind::PermissionDenied => format!("permission denied for reading ({source})"),
         _ => source.to_string(),
     };
     StoreError::NotOpened { path: PathBuf::from(folder), reason }
@@ -143,37 +140,37 @@ mod tests {
     #[test]
     fn a_folder_has_one_owner_at_a_time() {
         let folder = tempfile::tempdir().expect("a folder");
-        let lock = Lock::take(folder.path()).expect("it is free");
-        match Lock::take(folder.path()) {
+        let lock = FolderLock::take(folder.path()).expect("it is free");
+        match FolderLock::take(folder.path()) {
             Err(StoreError::InUse { owner, .. }) => assert_eq!(owner, std::process::id().to_string()),
             other => panic!("it is taken: {other:?}"),
         }
         drop(lock);
         assert!(!folder.path().join(FILE).exists(), "nothing is left to be taken for stale");
-        Lock::take(folder.path()).expect("it is free again");
+        FolderLock::take(folder.path()).expect("it is free again");
     }
 
     #[test]
     fn a_lock_file_that_was_deleted_lets_nobody_in() {
         let folder = tempfile::tempdir().expect("a folder");
-        let lock = Lock::take(folder.path()).expect("it is free");
+        let lock = FolderLock::take(folder.path()).expect("it is free");
         fs::remove_file(folder.path().join(FILE)).expect("it was there");
         for _ in 0..2 {
-            let other = Lock::take(folder.path());
+            let other = FolderLock::take(folder.path());
             assert!(matches!(other, Err(StoreError::InUse { .. })), "{other:?}");
             assert!(!folder.path().join(FILE).exists(), "a refusal leaves no lock file behind");
         }
         drop(lock);
-        Lock::take(folder.path()).expect("it is free again");
+        FolderLock::take(folder.path()).expect("it is free again");
     }
 
     #[test]
     fn a_folder_is_free_at_once_though_a_child_has_its_files() {
         let folder = tempfile::tempdir().expect("a folder");
-        let lock = Lock::take(folder.path()).expect("it is free");
+        let lock = FolderLock::take(folder.path()).expect("it is free");
         let of_a_child = lock.file.try_clone().expect("as a fork has it");
         drop(lock);
-        Lock::take(folder.path()).expect("it is free again");
+        FolderLock::take(folder.path()).expect("it is free again");
         drop(of_a_child);
     }
 }

@@ -1,6 +1,6 @@
-//! Names that repeat in every row stand there as small numbers; each queue's counters stand with its name.
+//! Interned names, and the counters of queues.
 //!
-//! Invariant: within a transaction memory runs ahead of the file. Who rolls one back loads this anew.
+//! Invariant: within a transaction memory runs ahead of the file; after a rollback this is loaded again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 
 use super::encode::nanos;
-use super::fault::Fault;
+use super::fault::{SqlFault, SqlResult};
 use super::rows::text;
 use super::schema::state;
 use super::sql::Sql;
 use crate::store::QueueCounts;
 use crate::store::admit::Backlog;
 
-/// What no rule wants waits for a time that never comes.
+/// Deliveries without a rule are due at [`Timestamp::NEVER`].
 pub(super) const PARKED: &str =
     "SELECT count(*) FROM deliveries WHERE queue = ?1 AND state = 1 AND due_at = ?2";
 pub(super) const BEHIND_PARKED: &str = "SELECT count(*) FROM
@@ -27,35 +27,32 @@ pub(super) const BEHIND_PARKED: &str = "SELECT count(*) FROM
     CROSS JOIN deliveries d ON d.lane = head.lane AND d.state < 3 AND d.state = 2";
 const PARKED_SESSIONS_MAX: i64 = 10_000;
 
-/// Which queue, within [`Names`].
+/// Index within [`NameTable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct QueueIndex(usize);
 
-/// Queues and subscriptions.
 #[derive(Debug, Default)]
-pub(super) struct Names {
-    queues: Vec<Queue>,
+pub(super) struct NameTable {
+    queues: Vec<QueueEntry>,
     by_name: Map<Arc<QueueName>, QueueIndex>,
     by_id: BTreeMap<i64, QueueIndex>,
     by_service: Map<ServiceName, Vec<QueueIndex>>,
     subscriptions: Map<Arc<str>, i64>,
 }
 
-/// A queue and what there is of it.
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct QueueEntry {
     pub(super) id: i64,
     pub(super) name: Arc<QueueName>,
     counts: QueueCounts,
-    /// Whether the counters differ from those in the file.
     changed: bool,
 }
 
-impl Names {
-    pub(super) fn load(connection: &Connection) -> Result<Self, Fault> {
+impl NameTable {
+    pub(super) fn load(connection: &Connection) -> SqlResult<Self> {
         let mut names = Self::default();
         for (id, name, counts) in queues(connection)? {
-            names.add(Queue { id, name: Arc::new(name), counts, changed: false });
+            names.add(QueueEntry { id, name: Arc::new(name), counts, changed: false });
         }
         connection.each("SELECT id, name FROM subscriptions", [], |row| {
             names.subscriptions.insert(row.get(1)?, row.get(0)?);
@@ -64,7 +61,7 @@ impl Names {
         Ok(names)
     }
 
-    fn add(&mut self, queue: Queue) -> QueueIndex {
+    fn add(&mut self, queue: QueueEntry) -> QueueIndex {
         let index = QueueIndex(self.queues.len());
         self.by_name.insert(Arc::clone(&queue.name), index);
         self.by_id.insert(queue.id, index);
@@ -73,26 +70,26 @@ impl Names {
         index
     }
 
-    /// The queue of that name, if anything was ever there.
-    pub(super) fn find(&self, name: &QueueName) -> Option<&Queue> {
+    /// `None` if nothing was ever in that queue.
+    pub(super) fn find(&self, name: &QueueName) -> Option<&QueueEntry> {
         self.by_name.get(name).map(|index| &self.queues[index.0])
     }
 
-    /// The queue that stands in rows as that number.
-    pub(super) fn index_of(&self, id: i64) -> Result<QueueIndex, Fault> {
-        self.by_id.get(&id).copied().ok_or(Fault::unreadable("the name of a queue"))
+    /// By its id in rows.
+    pub(super) fn index_of(&self, id: i64) -> SqlResult<QueueIndex> {
+        self.by_id.get(&id).copied().ok_or(SqlFault::unreadable("the name of a queue"))
     }
 
-    pub(super) fn queue(&self, index: QueueIndex) -> &Queue {
+    pub(super) fn queue(&self, index: QueueIndex) -> &QueueEntry {
         &self.queues[index.0]
     }
 
-    /// The queue of that name, new if need be.
+    /// Creates the queue if new.
     pub(super) fn queue_for(
         &mut self,
         connection: &Connection,
         name: &Arc<QueueName>,
-    ) -> Result<QueueIndex, Fault> {
+    ) -> SqlResult<QueueIndex> {
         if let Some(index) = self.by_name.get(name) {
             return Ok(*index);
         }
@@ -100,11 +97,11 @@ impl Names {
         let channel = name.channel.as_ref().map_or("", ChannelName::as_str);
         let id = connection.prepare_cached(insert)?.insert([name.service.as_str(), channel])?;
         let name = Arc::clone(name);
-        Ok(self.add(Queue { id, name, counts: QueueCounts::default(), changed: false }))
+        Ok(self.add(QueueEntry { id, name, counts: QueueCounts::default(), changed: false }))
     }
 
-    /// The number of a subscription, new if need be.
-    pub(super) fn subscription(&mut self, connection: &Connection, name: &Arc<str>) -> Result<i64, Fault> {
+    /// Creates the subscription if new.
+    pub(super) fn subscription(&mut self, connection: &Connection, name: &Arc<str>) -> SqlResult<i64> {
         if let Some(id) = self.subscriptions.get(name) {
             return Ok(*id);
         }
@@ -113,14 +110,12 @@ impl Names {
         Ok(id)
     }
 
-    /// The counters of a queue, to be changed.
     pub(super) fn counts(&mut self, index: QueueIndex) -> &mut QueueCounts {
         let queue = &mut self.queues[index.0];
         queue.changed = true;
         &mut queue.counts
     }
 
-    /// Counts a delivery that waits from now on, in that state.
     pub(super) fn count_waiting(&mut self, index: QueueIndex, bytes: u64, code: i64) {
         let counts = self.counts(index);
         counts.waiting += 1;
@@ -128,15 +123,14 @@ impl Names {
         counts.behind += u64::from(code == state::BEHIND);
     }
 
-    /// A delivery of a queue waits no more; gives the queue's counters, to count what became of it.
-    pub(super) fn uncount_waiting(&mut self, queue: i64, bytes: u64) -> Result<&mut QueueCounts, Fault> {
+    /// Returns the queue's counters, to count the result.
+    pub(super) fn uncount_waiting(&mut self, queue: i64, bytes: u64) -> SqlResult<&mut QueueCounts> {
         let counts = self.counts(self.index_of(queue)?);
         counts.waiting -= 1;
         counts.waiting_bytes -= bytes;
         Ok(counts)
     }
 
-    /// What waits for a service, over all its channels.
     pub(super) fn waiting(&self, service: &ServiceName) -> Backlog {
         let mut backlog = Backlog::default();
         for index in self.by_service.get(service).into_iter().flatten() {
@@ -147,7 +141,7 @@ impl Names {
         backlog
     }
 
-    /// Queues with something that has not ended, in the order of their names.
+    /// Sorted by name.
     pub(super) fn with_waiting(&self) -> Vec<QueueName> {
         let waiting = self.queues.iter().filter(|queue| queue.counts.waiting > 0);
         let mut names: Vec<QueueName> = waiting.map(|queue| (*queue.name).clone()).collect();
@@ -155,8 +149,7 @@ impl Names {
         names
     }
 
-    /// Writes the counters that have changed.
-    pub(super) fn save(&mut self, connection: &Connection) -> Result<(), Fault> {
+    pub(super) fn save(&mut self, connection: &Connection) -> SqlResult<()> {
         let update =
             "UPDATE queues SET waiting = ?2, waiting_bytes = ?3, behind = ?4, delivered = ?5, dead = ?6, closed = ?7
             WHERE id = ?1";
@@ -172,8 +165,8 @@ impl Names {
     }
 }
 
-/// Every queue with its number and its counters, as the file has them.
-pub(super) fn queues(connection: &Connection) -> Result<Vec<(i64, QueueName, QueueCounts)>, Fault> {
+/// As stored.
+pub(super) fn queues(connection: &Connection) -> SqlResult<Vec<(i64, QueueName, QueueCounts)>> {
     let select =
         "SELECT id, service, channel, waiting, waiting_bytes, behind, delivered, dead, closed FROM queues";
     connection.all(select, [], |row| {
@@ -193,9 +186,8 @@ pub(super) fn queues(connection: &Connection) -> Result<Vec<(i64, QueueName, Que
     })
 }
 
-/// How many deliveries of a queue no row takes, with those behind them. Those behind are counted for so many
-/// sessions at most, so that the look stays short.
-pub(super) fn without_rule(connection: &Connection, queue: i64, counts: &QueueCounts) -> Result<u64, Fault> {
+/// Counts those behind for at most [`PARKED_SESSIONS_MAX`] sessions, to stay fast.
+pub(super) fn without_rule(connection: &Connection, queue: i64, counts: &QueueCounts) -> SqlResult<u64> {
     let never = nanos(Timestamp::NEVER);
     let parked: u32 = connection.get(PARKED, (queue, never))?;
     if parked == 0 || counts.behind == 0 {
@@ -205,8 +197,8 @@ pub(super) fn without_rule(connection: &Connection, queue: i64, counts: &QueueCo
     Ok(u64::from(parked) + u64::from(behind))
 }
 
-fn queue_name(service: &str, channel: &str) -> Result<QueueName, Fault> {
-    let missing = |_| Fault::unreadable("the name of a queue");
+fn queue_name(service: &str, channel: &str) -> SqlResult<QueueName> {
+    let missing = |_| SqlFault::unreadable("the name of a queue");
     let channel = (!channel.is_empty()).then(|| ChannelName::new(channel).map_err(missing));
     Ok(QueueName { service: ServiceName::new(service).map_err(missing)?, channel: channel.transpose()? })
 }

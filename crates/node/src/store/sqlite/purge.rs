@@ -1,30 +1,28 @@
-//! Deletes letters: what they were is gone, and only that they were there is known until their time has come.
+//! Purges letters: content is deleted, and the fact is kept until retention ends.
 
-use redrive_core::engine::Waiting;
+use redrive_core::engine::PendingDelivery;
 
-use super::audit::Act;
-use super::fault::Fault;
-use super::reader::look;
+use super::audit::AuditAct;
+use super::fault::SqlResult;
+use super::reader::select_letters;
 use super::replay;
 use super::rows;
 use super::schema::state;
-use super::select::Letter;
+use super::select::LetterRef;
 use super::sql::Sql;
-use super::write::Work;
-use crate::store::letter::{LetterNumber, Purge, PurgeCursor, PurgeStep, STEP_BYTES_MAX};
+use super::write::BatchWriter;
+use crate::store::letter::{LetterNumber, PurgeCommand, PurgeCursor, PurgeStep, STEP_BYTES_MAX};
 
-/// Whether every delivery of an event is purged.
 pub(super) const ALL_PURGED: &str = "SELECT NOT EXISTS (SELECT 1 FROM events e CROSS JOIN deliveries d
         ON d.seq >= coalesce(e.first_delivery, e.seq + 1)
         AND d.seq < coalesce(e.first_delivery, e.seq + 1) + e.deliveries
     WHERE e.seq = ?1 AND d.state <> 7)";
 
-impl Work<'_> {
-    /// Does a step of a purge.
-    pub(super) fn purge(&mut self, purge: &Purge, waiting: &mut Vec<Waiting>) -> Result<PurgeStep, Fault> {
-        let Purge { selection, what, rows_max, after, note } = purge;
+impl BatchWriter<'_> {
+    pub(super) fn purge(&mut self, purge: &PurgeCommand) -> SqlResult<PurgeStep> {
+        let PurgeCommand { selection, what, rows_max, after, note } = purge;
         let beyond = after.map_or(i64::MIN, |after| after.number.0.cast_signed());
-        let looked = look(self.connection, selection, beyond, *rows_max)?;
+        let looked = select_letters(self.connection, selection, beyond, *rows_max)?;
         let open = replay::open(self.connection)?;
         let (mut deleted, mut claimed) = (0, 0);
         let (mut upto, mut bytes) = (looked.upto, 0);
@@ -36,8 +34,8 @@ impl Work<'_> {
             }
             deleted += 1;
             let promoted = self.purge_letter(&letter)?;
-            bytes += promoted.as_ref().map_or(0, Waiting::bytes);
-            waiting.extend(promoted);
+            bytes += promoted.as_ref().map_or(0, PendingDelivery::bytes);
+            self.ready.extend(promoted);
             if bytes >= STEP_BYTES_MAX && found.peek().is_some() {
                 upto = Some(letter.number);
                 break;
@@ -45,7 +43,8 @@ impl Work<'_> {
         }
         let mut audit = after.map_or(0, |after| after.audit.cast_signed());
         if deleted > 0 && !self.add_to_record(audit, deleted)? {
-            audit = self.record(&Act { verb: "purge", what, letters: deleted, note: note.as_deref() })?;
+            audit =
+                self.record(&AuditAct { verb: "purge", what, letters: deleted, note: note.as_deref() })?;
         }
         let next = upto.map(|number| PurgeCursor {
             number: LetterNumber(number.cast_unsigned()),
@@ -54,9 +53,9 @@ impl Work<'_> {
         Ok(PurgeStep { deleted, claimed, next })
     }
 
-    /// Deletes a letter and its stories; those that it held go on.
-    pub(super) fn purge_letter(&mut self, letter: &Letter) -> Result<Option<Waiting>, Fault> {
-        self.forget_stories(letter.delivery)?;
+    /// Releases the session that it held.
+    pub(super) fn purge_letter(&mut self, letter: &LetterRef) -> SqlResult<Option<PendingDelivery>> {
+        self.forget_attempts(letter.delivery)?;
         let promoted = self.close(letter, state::PURGED)?;
         let event = "SELECT event FROM deliveries WHERE seq = ?1";
         let event: i64 = self.connection.get(event, [letter.delivery])?;
@@ -66,12 +65,12 @@ impl Work<'_> {
         Ok(promoted)
     }
 
-    fn forget_stories(&mut self, delivery: i64) -> Result<(), Fault> {
+    fn forget_attempts(&mut self, delivery: i64) -> SqlResult<()> {
         let last = "SELECT story FROM deliveries WHERE seq = ?1 AND story IS NOT NULL";
         let delete = "DELETE FROM attempts WHERE delivery = ?1 RETURNING story";
         for sql in [last, delete] {
             self.connection.each(sql, [delivery], |row| {
-                *self.told.entry(rows::story(row, 0)?.book).or_default() -= 1;
+                *self.book_uses.entry(rows::story(row, 0)?.book).or_default() -= 1;
                 Ok(())
             })?;
         }

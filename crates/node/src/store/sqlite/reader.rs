@@ -1,8 +1,8 @@
-//! Answers questions from a connection of its own, which can only read. Each answer but a long list is of one
-//! moment; no look at the file lasts for long, since the log cannot start anew meanwhile.
+//! Answers queries from a read-only connection. Each answer is one snapshot, except long lists; snapshots are
+//! short, because the write-ahead log cannot restart meanwhile.
 
+mod access_store;
 mod delivery;
-mod door;
 mod find;
 mod groups;
 mod kinds;
@@ -25,26 +25,28 @@ use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 
 use self::delivery::Depth;
-pub(super) use self::find::look;
+pub(super) use self::find::select_letters;
 use super::encode::{place, seq, time};
-use super::fault::Fault;
+use super::fault::{SqlFault, SqlResult};
 use super::schema;
 use super::sql::Sql;
 use super::state::Meta;
-use super::{dedup, disk, names, rows};
-use crate::store::door::{KeyRecord, RefusedBody};
+use super::{access_store as writes, dedup, disk, names, rows};
+use crate::store::access_store::{KeyRecord, RefusedBody};
 use crate::store::letter::{
     AuditRecord, GroupView, HeldCursor, HeldPage, HeldSession, KindView, LetterFilter, LetterKey,
-    LetterNumber, LetterPage, LetterQuery, LetterView, ReplayView, Selection, Survey,
+    LetterNumber, LetterPage, LetterQuery, LetterView, ReplayView, Selection, SelectionSurvey,
 };
-use crate::store::{Counts, DeliveryView, EventKey, EventView, Filter, Listed, Oldest, Reader, StoreError};
+use crate::store::{
+    DeliveryFilter, DeliveryPage, DeliveryView, EventKey, EventView, Oldest, StoreCounts, StoreError,
+    StoreReader,
+};
 
-/// Places looked at for one short prefix; what is older is found by one digit more.
+/// Sequence numbers examined for a short prefix; older ones need one more digit.
 const PLACES_MAX: usize = 100_000;
-/// Rows looked at in one go.
+/// Rows examined per snapshot.
 const ROWS_PER_LOOK: i64 = 10_000;
 
-/// A pair of eyes.
 pub(super) struct SqliteReader {
     connection: Connection,
     path: PathBuf,
@@ -58,14 +60,13 @@ impl SqliteReader {
         Ok(Self { connection: schema::open_to_read(path)?, path: path.to_owned() })
     }
 
-    /// Deliveries, with so much of each.
-    fn listed(&self, filter: &Filter, depth: Depth) -> Result<Listed, StoreError> {
-        let mut listed = Listed::default();
+    fn listed(&self, filter: &DeliveryFilter, depth: Depth) -> Result<DeliveryPage, StoreError> {
+        let mut listed = DeliveryPage::default();
         let mut part = filter.clone();
         let looked_at_max = list::looked_at_max(filter);
-        // A list that takes several looks goes backwards, so nothing is in it twice.
+        // Goes backwards, so several snapshots list nothing twice.
         loop {
-            let mut found = self.ask(|look| look.list(&part, looked_at_max - listed.looked_at, depth))?;
+            let mut found = self.read(|look| look.list(&part, looked_at_max - listed.looked_at, depth))?;
             listed.deliveries.append(&mut found.deliveries);
             listed.looked_at += found.looked_at;
             listed.next = found.next;
@@ -78,41 +79,41 @@ impl SqliteReader {
         }
     }
 
-    /// Asks within one look at the file.
-    fn ask<T>(&self, question: impl FnOnce(&Look<'_>) -> Result<T, Fault>) -> Result<T, StoreError> {
+    /// Runs a query in one snapshot.
+    fn read<T>(&self, question: impl FnOnce(&ReadView<'_>) -> SqlResult<T>) -> Result<T, StoreError> {
         let transaction = self.connection.unchecked_transaction()?;
-        Ok(question(&Look::new(&transaction)?)?)
+        Ok(question(&ReadView::new(&transaction)?)?)
     }
 }
 
-impl Reader for SqliteReader {
+impl StoreReader for SqliteReader {
     fn events(&self, key: &EventKey) -> Result<Vec<EventView>, StoreError> {
-        self.ask(|look| look.events(key))
+        self.read(|look| look.events(key))
     }
 
     fn deliveries(&self, prefix: &IdPrefix, rows_max: usize) -> Result<Vec<DeliveryView>, StoreError> {
-        self.ask(|look| look.by_prefix(*prefix, rows_max))
+        self.read(|look| look.by_prefix(*prefix, rows_max))
     }
 
-    fn list(&self, filter: &Filter) -> Result<Listed, StoreError> {
+    fn list(&self, filter: &DeliveryFilter) -> Result<DeliveryPage, StoreError> {
         self.listed(filter, Depth::Line)
     }
 
-    fn told(&self, filter: &Filter) -> Result<Listed, StoreError> {
-        self.listed(filter, Depth::Stories)
+    fn deliveries_with_attempts(&self, filter: &DeliveryFilter) -> Result<DeliveryPage, StoreError> {
+        self.listed(filter, Depth::Attempts)
     }
 
     fn unrouted(&self, after: Seq, rows_max: usize) -> Result<Vec<EventView>, StoreError> {
-        self.ask(|look| look.unrouted(after, rows_max))
+        self.read(|look| look.unrouted(after, rows_max))
     }
 
     fn book(&self, hash: u64) -> Result<Option<String>, StoreError> {
         let select = "SELECT text FROM books WHERE hash = ?1 AND text IS NOT NULL";
-        self.ask(|look| look.connection.find(select, [hash.cast_signed()]))
+        self.read(|look| look.connection.find(select, [hash.cast_signed()]))
     }
 
-    fn counts(&self) -> Result<Counts, StoreError> {
-        self.ask(|look| {
+    fn counts(&self) -> Result<StoreCounts, StoreError> {
+        self.read(|look| {
             let meta = Meta::load(look.connection)?;
             let mut queues = BTreeMap::new();
             for (id, name, mut counts) in names::queues(look.connection)? {
@@ -121,24 +122,24 @@ impl Reader for SqliteReader {
                 }
                 queues.insert(name, counts);
             }
-            Ok(Counts { queues, unrouted: meta.unrouted, events: meta.events })
+            Ok(StoreCounts { queues, unrouted: meta.unrouted, events: meta.events })
         })
     }
 
     fn oldest(&self) -> Result<BTreeMap<QueueName, Oldest>, StoreError> {
-        self.ask(oldest::oldest)
+        self.read(oldest::oldest)
     }
 
     fn letters(&self, query: &LetterQuery) -> Result<LetterPage, StoreError> {
-        self.ask(|look| look.letters(query))
+        self.read(|look| look.letters(query))
     }
 
     fn letter(&self, key: &LetterKey) -> Result<Option<LetterView>, StoreError> {
-        self.ask(|look| look.letter(key))
+        self.read(|look| look.letter(key))
     }
 
     fn imported_letters(&self, key: &str) -> Result<Vec<LetterView>, StoreError> {
-        self.ask(|look| look.imported_letters(key))
+        self.read(|look| look.imported_letters(key))
     }
 
     fn export(
@@ -151,7 +152,7 @@ impl Reader for SqliteReader {
     }
 
     fn kinds(&self, filter: &LetterFilter) -> Result<Vec<KindView>, StoreError> {
-        self.ask(|look| look.kinds(filter))
+        self.read(|look| look.kinds(filter))
     }
 
     fn groups(
@@ -163,16 +164,16 @@ impl Reader for SqliteReader {
         groups::groups(self, filter, now, rows_max)
     }
 
-    fn survey(&self, selection: &Selection) -> Result<Survey, StoreError> {
+    fn survey(&self, selection: &Selection) -> Result<SelectionSurvey, StoreError> {
         survey::survey(self, selection)
     }
 
     fn replay(&self, id: ReplayId) -> Result<Option<ReplayView>, StoreError> {
-        self.ask(|look| look.replay(id))
+        self.read(|look| look.replay(id))
     }
 
     fn replays(&self, before: Option<ReplayId>, rows_max: usize) -> Result<Vec<ReplayView>, StoreError> {
-        self.ask(|look| look.replays(before, rows_max))
+        self.read(|look| look.replays(before, rows_max))
     }
 
     fn held_sessions(&self, rows_max: usize) -> Result<Vec<HeldSession>, StoreError> {
@@ -184,19 +185,22 @@ impl Reader for SqliteReader {
     }
 
     fn keys(&self) -> Result<Vec<KeyRecord>, StoreError> {
-        self.ask(|look| door::keys(look.connection))
+        self.read(|look| access_store::keys(look.connection))
     }
 
     fn refused(&self, before: Option<u64>, rows_max: usize) -> Result<Vec<RefusedBody>, StoreError> {
-        self.ask(|look| look.refused(before, rows_max))
+        let values = (self::before(before), limit(rows_max));
+        self.read(|look| look.connection.all(access_store::REFUSED, values, access_store::refused))
     }
 
     fn refused_body(&self, number: u64) -> Result<Option<RefusedBody>, StoreError> {
-        self.ask(|look| look.refused_body(number))
+        let number = before(Some(number));
+        self.read(|look| look.connection.first(access_store::REFUSED_BODY, [number], access_store::refused))
     }
 
     fn memo(&self, name: &str) -> Result<Option<String>, StoreError> {
-        self.ask(|look| look.memo(name))
+        let select = "SELECT value FROM memos WHERE name = ?1";
+        self.read(|look| look.connection.find(select, [writes::memo_name(name)]))
     }
 
     fn bytes(&self) -> Result<u64, StoreError> {
@@ -204,33 +208,36 @@ impl Reader for SqliteReader {
     }
 
     fn seed(&self) -> Result<u64, StoreError> {
-        self.ask(|look| Ok(Meta::load(look.connection)?.seed))
+        self.read(|look| Ok(Meta::load(look.connection)?.seed))
     }
 
     fn last_place(&self) -> Result<Seq, StoreError> {
-        self.ask(|look| Ok(Meta::load(look.connection)?.last))
+        self.read(|look| Ok(Meta::load(look.connection)?.last))
     }
 
-    fn accepted(&self, after: Seq, rows_max: usize, bytes_max: usize) -> Result<Vec<EventView>, StoreError> {
-        door::accepted(self, after, rows_max, bytes_max)
+    fn events_after(
+        &self,
+        after: Seq,
+        rows_max: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<EventView>, StoreError> {
+        access_store::events_after(self, after, rows_max, bytes_max)
     }
 
     fn audit(&self, before: Option<u64>, rows_max: usize) -> Result<Vec<AuditRecord>, StoreError> {
-        self.ask(|look| look.audit(before, rows_max))
+        self.read(|look| look.audit(before, rows_max))
     }
 }
 
-/// One look at the file.
-struct Look<'a> {
+/// One read transaction.
+struct ReadView<'a> {
     connection: &'a Connection,
-    /// The names of queues, by their number.
     queues: BTreeMap<i64, QueueName>,
-    /// How many dead letters there are.
     letters: u64,
 }
 
-impl<'a> Look<'a> {
-    fn new(connection: &'a Connection) -> Result<Self, Fault> {
+impl<'a> ReadView<'a> {
+    fn new(connection: &'a Connection) -> SqlResult<Self> {
         let mut look = Self { connection, queues: BTreeMap::new(), letters: 0 };
         for (id, name, counts) in names::queues(connection)? {
             look.queues.insert(id, name);
@@ -239,11 +246,11 @@ impl<'a> Look<'a> {
         Ok(look)
     }
 
-    fn queue(&self, id: i64) -> Result<&QueueName, Fault> {
-        self.queues.get(&id).ok_or(Fault::unreadable("the name of a queue"))
+    fn queue(&self, id: i64) -> SqlResult<&QueueName> {
+        self.queues.get(&id).ok_or(SqlFault::unreadable("the name of a queue"))
     }
 
-    fn events(&self, key: &EventKey) -> Result<Vec<EventView>, Fault> {
+    fn events(&self, key: &EventKey) -> SqlResult<Vec<EventView>> {
         match key {
             EventKey::Receipt(receipt) => Ok(self.event(receipt.seq())?.into_iter().collect()),
             EventKey::Id(id) => {
@@ -257,7 +264,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    fn event(&self, at: Seq) -> Result<Option<EventView>, Fault> {
+    fn event(&self, at: Seq) -> SqlResult<Option<EventView>> {
         if i64::try_from(at.get()).is_err() {
             return Ok(None);
         }
@@ -277,7 +284,7 @@ impl<'a> Look<'a> {
         })
     }
 
-    fn by_prefix(&self, prefix: IdPrefix, rows_max: usize) -> Result<Vec<DeliveryView>, Fault> {
+    fn by_prefix(&self, prefix: IdPrefix, rows_max: usize) -> SqlResult<Vec<DeliveryView>> {
         let last = Meta::load(self.connection)?.last;
         let first = seq(self.connection.get("SELECT coalesce(min(seq), 0) FROM deliveries", [])?);
         let mut found = Vec::new();
@@ -285,12 +292,12 @@ impl<'a> Look<'a> {
             if found.len() == rows_max {
                 break;
             }
-            found.extend(self.delivery(at, Depth::Stories)?);
+            found.extend(self.delivery(at, Depth::Attempts)?);
         }
         Ok(found)
     }
 
-    fn unrouted(&self, after: Seq, rows_max: usize) -> Result<Vec<EventView>, Fault> {
+    fn unrouted(&self, after: Seq, rows_max: usize) -> SqlResult<Vec<EventView>> {
         let found =
             self.connection.all(UNROUTED, (place(after), limit(rows_max)), |row| Ok(seq(row.get(0)?)))?;
         let (mut views, mut bytes) = (Vec::new(), 0);
@@ -306,17 +313,16 @@ impl<'a> Look<'a> {
     }
 }
 
-/// A number of rows as SQLite counts.
 fn limit(rows_max: usize) -> i64 {
     i64::try_from(rows_max).unwrap_or(i64::MAX)
 }
 
-/// A number before which a list begins as SQLite counts; none begins with the latest.
+/// `None` starts with the latest.
 fn before(number: Option<u64>) -> i64 {
     number.map_or(i64::MAX, |number| i64::try_from(number).unwrap_or(i64::MAX))
 }
 
-/// Beyond so many bytes of data, a page of unrouted events ends.
+/// Data bytes after which a page ends.
 const UNROUTED_BYTES: usize = 16 * 1024 * 1024;
 
 pub(super) const UNROUTED: &str =

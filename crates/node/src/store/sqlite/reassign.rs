@@ -1,75 +1,73 @@
-//! Takes what waits out of a queue that the rule book has no more, or what no row of it takes: into dead letters,
-//! or to another queue.
+//! Empties a queue that the rule book no longer has, or takes out what no row takes: into dead letters, or to
+//! another queue.
 //!
-//! Invariants: only the first of a session is taken, and then the next of it, so that each session keeps its order
-//! wherever it goes; what is running or replayed stays.
+//! Invariants: deliveries leave a session head first, so order is kept; running and replayed ones stay.
 
-use redrive_core::engine::Waiting;
+use redrive_core::engine::PendingDelivery;
 use redrive_core::event::Event;
 use redrive_core::ids::Seq;
 use redrive_core::letters::replay::ReplayId;
 use redrive_core::time::Timestamp;
 
-use super::audit::Act;
+use super::audit::AuditAct;
 use super::encode::{nanos, place, seq, time};
-use super::fault::Fault;
-use super::letters::Body;
+use super::fault::SqlResult;
+use super::letters::NewLetter;
 use super::rows::DeliveryRow;
 use super::schema::state;
-use super::settle::Came;
+use super::settle::ReplayedOutcome;
 use super::sql::Sql;
-use super::write::Work;
+use super::write::BatchWriter;
 use crate::store::derive;
 use crate::store::letter::{
-    Reassign, ReassignCursor, ReassignScope, ReassignStep, Reassignment, Redirect, STEP_BYTES_MAX, Whole,
+    ReassignCommand, ReassignCursor, ReassignScope, ReassignStep, Reassignment, Redirect, STEP_BYTES_MAX,
+    ScanCoverage,
 };
 
 pub(super) const READY_HEADS: &str =
     "SELECT seq FROM deliveries WHERE queue = ?1 AND state = 0 AND seq > ?2 ORDER BY seq LIMIT ?3";
 pub(super) const DUE_HEADS: &str = "SELECT due_at, seq FROM deliveries WHERE queue = ?1 AND state = 1
     AND due_at >= ?2 AND (due_at > ?2 OR seq > ?3) ORDER BY due_at, seq LIMIT ?4";
-const BURY: &str = "UPDATE deliveries SET state = ?2, due_at = NULL, written_at = ?3, start_recorded = 0,
+const DEAD_LETTER: &str =
+    "UPDATE deliveries SET state = ?2, due_at = NULL, written_at = ?3, start_recorded = 0,
     replay = NULL WHERE seq = ?1";
 const MOVE: &str = "UPDATE deliveries SET queue = ?2, lane = ?3, state = ?4, due_at = NULL, written_at = ?5,
     start_recorded = 0, book = NULL, history = NULL, replay = NULL WHERE seq = ?1";
 
 const PARK: &str = "UPDATE deliveries SET state = 1, due_at = ?2 WHERE seq = ?1";
 
-/// What became of one.
 #[expect(clippy::large_enum_variant, reason = "one lives at a time, on the stack")]
-enum Taken {
-    /// It is gone from the queue, and this one of its session is next.
-    Gone(Option<Waiting>),
+enum ReassignOutcome {
+    /// Left the queue; the next of its session is its head now.
+    Gone(Option<PendingDelivery>),
     Unwanted,
     Busy,
-    /// A row takes it.
     Wanted,
 }
 
-impl Work<'_> {
-    /// Does a step of it.
-    pub(super) fn reassign(
-        &mut self,
-        order: &Reassign,
-        waiting: &mut Vec<Waiting>,
-    ) -> Result<ReassignStep, Fault> {
+impl BatchWriter<'_> {
+    pub(super) fn reassign(&mut self, order: &ReassignCommand) -> SqlResult<ReassignStep> {
         let Some(queue) = self.state.names.find(&order.queue).map(|queue| queue.id) else {
-            let next = order.next(None, Whole::Yes);
+            let next = order.next(None, ScanCoverage::Yes);
             return Ok(ReassignStep { done: 0, unwanted: 0, busy: 0, next, audit: order.audit });
         };
         let heads = self.heads(queue, order)?;
-        let mut whole = if heads.len() < order.rows_max { Whole::Yes } else { Whole::No };
+        let mut whole = if heads.len() < order.rows_max { ScanCoverage::Yes } else { ScanCoverage::No };
         let (mut done, mut unwanted, mut busy, mut bytes) = (0, 0, 0, 0);
         let mut last = order.from();
         for head in heads {
             last = Some(head);
             let (mut delivery, mut may_start) = (place(head.seq), None);
             loop {
-                let before = waiting.len();
-                match self.take_out(delivery, order, waiting)? {
-                    Taken::Gone(next) => {
+                let before = self.ready.len();
+                match self.reassign_one(delivery, order)? {
+                    ReassignOutcome::Gone(next) => {
                         done += 1;
-                        bytes += waiting[before..].iter().chain(&next).map(Waiting::bytes).sum::<usize>();
+                        bytes += self.ready[before..]
+                            .iter()
+                            .chain(&next)
+                            .map(PendingDelivery::bytes)
+                            .sum::<usize>();
                         let is_full = done >= order.rows_max as u64 || bytes >= STEP_BYTES_MAX;
                         match next {
                             Some(row) if !is_full => {
@@ -77,21 +75,21 @@ impl Work<'_> {
                                 may_start = Some(row);
                             }
                             Some(_) | None => {
-                                self.first_now(next, order, waiting)?;
+                                self.announce_head(next, order)?;
                                 break;
                             }
                         }
                     }
-                    left @ (Taken::Unwanted | Taken::Busy | Taken::Wanted) => {
-                        unwanted += u64::from(matches!(left, Taken::Unwanted));
-                        busy += u64::from(matches!(left, Taken::Busy));
-                        self.first_now(may_start.take(), order, waiting)?;
+                    left @ (ReassignOutcome::Unwanted | ReassignOutcome::Busy | ReassignOutcome::Wanted) => {
+                        unwanted += u64::from(matches!(left, ReassignOutcome::Unwanted));
+                        busy += u64::from(matches!(left, ReassignOutcome::Busy));
+                        self.announce_head(may_start.take(), order)?;
                         break;
                     }
                 }
             }
             if done >= order.rows_max as u64 || bytes >= STEP_BYTES_MAX {
-                whole = Whole::No;
+                whole = ScanCoverage::No;
                 break;
             }
         }
@@ -99,24 +97,19 @@ impl Work<'_> {
         Ok(ReassignStep { done, unwanted, busy, next: order.next(last, whole), audit })
     }
 
-    /// The engine has not heard yet that it is the first of its session; without a rule it need not.
-    fn first_now(
-        &self,
-        first: Option<Waiting>,
-        order: &Reassign,
-        waiting: &mut Vec<Waiting>,
-    ) -> Result<(), Fault> {
+    /// Hands the new head to the engine, or parks it if it has no rule.
+    fn announce_head(&mut self, first: Option<PendingDelivery>, order: &ReassignCommand) -> SqlResult<()> {
         match first {
             Some(row) if order.scope.parks(&row) => {
                 let values = (place(row.id.seq()), nanos(Timestamp::NEVER));
                 self.connection.run(PARK, values)?;
             }
-            Some(_) | None => waiting.extend(first),
+            Some(_) | None => self.ready.extend(first),
         }
         Ok(())
     }
 
-    fn record_reassigned(&self, order: &Reassign, done: u64) -> Result<Option<u64>, Fault> {
+    fn record_reassigned(&self, order: &ReassignCommand, done: u64) -> SqlResult<Option<u64>> {
         if done == 0 {
             return Ok(order.audit);
         }
@@ -126,12 +119,12 @@ impl Work<'_> {
             return Ok(Some(audit));
         }
         let (verb, what) = order.act();
-        let act = Act { verb, what: &what, letters: done, note: order.note.as_deref() };
+        let act = AuditAct { verb, what: &what, letters: done, note: order.note.as_deref() };
         Ok(Some(self.record(&act)?.cast_unsigned()))
     }
 
-    /// The first of sessions, and those without one, from where the step before ended.
-    fn heads(&self, queue: i64, order: &Reassign) -> Result<Vec<ReassignCursor>, Fault> {
+    /// Heads of sessions, and deliveries without one.
+    fn heads(&self, queue: i64, order: &ReassignCommand) -> SqlResult<Vec<ReassignCursor>> {
         let rows_max = i64::try_from(order.rows_max).unwrap_or(i64::MAX);
         let from = order.from();
         if let Some(ReassignCursor { due_at: Some(due_at), seq: after }) = from {
@@ -146,78 +139,72 @@ impl Work<'_> {
         })
     }
 
-    fn take_out(
-        &mut self,
-        delivery: i64,
-        order: &Reassign,
-        waiting: &mut Vec<Waiting>,
-    ) -> Result<Taken, Fault> {
+    fn reassign_one(&mut self, delivery: i64, order: &ReassignCommand) -> SqlResult<ReassignOutcome> {
         let found = self.delivery(delivery)?;
         if order.running.contains(&seq(delivery)) || self.is_replayed(&found)? {
-            return Ok(Taken::Busy);
+            return Ok(ReassignOutcome::Busy);
         }
         let (event, subscription) = self.event_of(delivery)?;
         if order.scope.leaves(event.event_type.as_str()) {
-            return Ok(Taken::Wanted);
+            return Ok(ReassignOutcome::Wanted);
         }
         match &order.to {
             Reassignment::DeadLetters => {
-                let body = Body { delivery, queue: found.queue, subscription };
-                self.bury_removed(body, found.bytes, &event, &order.scope)?;
+                self.dead_letter_removed(delivery, subscription, &found, &event, &order.scope)?;
                 self.leave_replay(delivery, &found)?;
             }
             Reassignment::Queue { to, takes } => {
                 if !takes.iter().any(|pattern| pattern.matches(event.event_type.as_str())) {
-                    return Ok(Taken::Unwanted);
+                    return Ok(ReassignOutcome::Unwanted);
                 }
                 let moved = self.move_to(to, delivery, &found, &event)?;
                 self.leave_replay(delivery, &found)?;
-                // Its session goes on first, so that it is not the next of it.
-                let next = self.go_on(found.lane, found.replay.or(found.linked))?;
-                waiting.extend(moved);
-                return Ok(Taken::Gone(next));
+                // Advance the old session first, so that this delivery is not its next.
+                let next = self.promote_after_end(found.lane, found.replay.or(found.linked))?;
+                self.ready.extend(moved);
+                return Ok(ReassignOutcome::Gone(next));
             }
         }
-        Ok(Taken::Gone(self.go_on(found.lane, found.replay.or(found.linked))?))
+        Ok(ReassignOutcome::Gone(self.promote_after_end(found.lane, found.replay.or(found.linked))?))
     }
 
-    fn is_replayed(&self, found: &DeliveryRow) -> Result<bool, Fault> {
+    fn is_replayed(&self, found: &DeliveryRow) -> SqlResult<bool> {
         let Some(replay) = found.replay else { return Ok(false) };
         let stored = self.stored(ReplayId(replay.cast_unsigned()))?;
         Ok(stored.is_some_and(|stored| stored.view.state.is_open()))
     }
 
-    /// A replay that has ended does not wait for it any more.
-    fn leave_replay(&self, delivery: i64, found: &DeliveryRow) -> Result<(), Fault> {
+    /// An ended replay no longer waits for it.
+    fn leave_replay(&self, delivery: i64, found: &DeliveryRow) -> SqlResult<()> {
         match found.replay {
-            Some(replay) => self.came_of(replay, delivery, found.lane, Came::Failed),
+            Some(replay) => self.count_replayed(replay, delivery, found.lane, ReplayedOutcome::Failed),
             None => Ok(()),
         }
     }
 
-    fn bury_removed(
+    fn dead_letter_removed(
         &mut self,
-        body: Body,
-        bytes: u64,
+        delivery: i64,
+        subscription: i64,
+        found: &DeliveryRow,
         event: &Event,
         scope: &ReassignScope,
-    ) -> Result<(), Fault> {
-        let queue = self.state.names.index_of(body.queue)?;
-        let death = derive::removed(&self.state.names.queue(queue).name, scope);
-        let values = (body.delivery, state::DEAD, nanos(self.now));
-        self.connection.run(BURY, values)?;
-        self.state.names.uncount_waiting(body.queue, bytes)?.dead += 1;
-        self.bury(body, event, &death, self.now)
+    ) -> SqlResult<()> {
+        let (queue, died_at) = (found.queue, self.now);
+        let index = self.state.names.index_of(queue)?;
+        let death = &derive::removed(&self.state.names.queue(index).name, scope);
+        self.connection.run(DEAD_LETTER, (delivery, state::DEAD, nanos(died_at)))?;
+        self.state.names.uncount_waiting(queue, found.bytes)?.dead += 1;
+        self.add_letter(&NewLetter { delivery, queue, subscription, event, death, died_at })
     }
 
-    /// Puts it into the other queue; gives it if it may start there.
     fn move_to(
         &mut self,
         to: &Redirect,
         delivery: i64,
         found: &DeliveryRow,
         event: &Event,
-    ) -> Result<Option<Waiting>, Fault> {
+    ) -> SqlResult<Option<PendingDelivery>> {
         let lane = derive::lane_in(self.state.meta.seed, &to.queue, to.order, event).map(u64::cast_signed);
         self.state.names.uncount_waiting(found.queue, found.bytes)?;
         let queue = self.state.names.queue_for(self.connection, &to.queue)?;

@@ -1,30 +1,35 @@
-//! Replays as rows: which letters they claim, where they stand, what became of their letters, and what people
-//! do to them.
+//! Replays: the letters they claim, their state, progress and commands.
 //!
-//! Invariants: what a replay counts is written in the transaction that claims, sends or settles the letter;
-//! a letter belongs to one open replay at most.
+//! Invariants: progress is written in the transaction that claims, sends or settles the letter; a letter belongs
+//! to at most one open replay.
+
+mod codec;
+pub(super) mod send;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use redrive_core::ids::DeliveryId;
-use redrive_core::letters::replay::{Listing, ReplayId, ReplayJob, ReplayState, Stop, Tally, Wave};
+use redrive_core::letters::replay::{
+    Listing, ReplayId, ReplayJob, ReplayState, ReplayStop, ReplayTally, ReplayWave,
+};
 use redrive_core::policy::category::codes;
 use rusqlite::{Connection, Row};
 
-use super::audit::Act;
+use super::audit::AuditAct;
+use super::commands::CommandResult;
 use super::encode::{Integrity, nanos, seq, time};
-use super::fault::Fault;
-use super::reader::look;
+use super::fault::{SqlFault, SqlResult};
+use super::reader::select_letters;
 use super::rows::{self, text};
-use super::select::Letter;
-use super::settle::Came;
+use super::select;
+use super::select::LetterRef;
+use super::settle::ReplayedOutcome;
 use super::sql::Sql;
-use super::write::Work;
-use super::{replay_codec as codec, select};
-use crate::store::letter::{NewReplay, OrderRefusal, Redirect, ReplayAct, ReplayView, Selection};
+use super::write::BatchWriter;
+use crate::store::letter::{CommandRefusal, NewReplay, Redirect, ReplayAct, ReplayView, Selection};
 use crate::store::{REPLAY_GATHER_MAX, derive};
 
-/// The columns that [`view`] and [`Work::stored`] read.
+/// Columns that [`view`] and [`BatchWriter::stored`] read.
 pub(super) const VIEW: &str =
     "SELECT id, state, what, pace, origin, target, note, wave, total, sent, delivered, failed,
     left_alone, claimed_by_others, created_at, changed_at, stop,
@@ -33,7 +38,6 @@ pub(super) const OPEN: &str = "SELECT id FROM replays WHERE state < 4";
 const INSERT: &str = "INSERT INTO replays VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, NULL, ?9, ?10, 0, 0, 0, 0,
     ?11, ?12, ?12, ?13, ?14)";
 const INSERT_LETTER: &str = "INSERT INTO replay_letters VALUES (?1, ?2, ?3, ?4, ?5)";
-/// The first letter of a session that has not been sent.
 pub(super) const FIRST_OF_LANE: &str = "SELECT delivery, turn FROM replay_letters INDEXED BY replay_sessions
     WHERE replay = ?1 AND lane = ?2 AND lane IS NOT NULL AND state IN (0, 5) ORDER BY turn LIMIT 1";
 const GATHERED: &str =
@@ -44,39 +48,33 @@ const CHANGE: &str = "UPDATE replays SET state = ?2, changed_at = ?3, wave = ?4,
 const STOP: &str = "UPDATE replays SET state = ?4, stop = ?2, changed_at = ?3 WHERE id = ?1 AND state = 1";
 const COUNT_DELIVERED: &str = "UPDATE replays SET delivered = delivered + 1, changed_at = ?2 WHERE id = ?1";
 const COUNT_FAILED: &str = "UPDATE replays SET failed = failed + 1, changed_at = ?2 WHERE id = ?1";
-/// Every letter is answered for.
+/// Every letter has a result.
 const END: &str = "UPDATE replays SET state = 5
     WHERE id = ?1 AND state = 1 AND total = sent + left_alone AND sent = delivered + failed";
-/// All letters of the selection have been looked at.
 const ALL_GATHERED: i64 = i64::MAX;
 
-/// What became of a letter of a replay, in column `state`.
+/// Values of column `state` in `replay_letters`.
 pub(super) mod letter_state {
-    /// It may be sent.
     pub(in super::super) const NEXT: i64 = 0;
     pub(in super::super) const SENT: i64 = 1;
     pub(in super::super) const DELIVERED: i64 = 2;
     pub(in super::super) const FAILED: i64 = 3;
     pub(in super::super) const LEFT_ALONE: i64 = 4;
-    /// Others of its session come first.
+    /// Earlier letters of its session come first.
     pub(in super::super) const WAITS: i64 = 5;
 }
 
-/// What a step of listing has found.
 #[derive(Debug, Default)]
-struct Gathered {
+struct GatherStep {
     letters: u64,
-    /// Letters that belong to other replays.
     claimed: BTreeMap<ReplayId, u64>,
     poison: u64,
-    /// One of the letters that are left out since their events are damaged.
+    /// A letter left out because its event is damaged.
     damaged: Option<DeliveryId>,
-    /// In column `gathered`.
     upto: i64,
 }
 
-/// A replay as the next step needs it, beside what is shown.
-pub(super) struct Stored {
+pub(super) struct StoredReplay {
     pub(super) view: ReplayView,
     pub(super) target: Option<Redirect>,
     selection: String,
@@ -84,19 +82,19 @@ pub(super) struct Stored {
     audit: i64,
 }
 
-/// Replays that are open, or whose letters are on their way.
-pub(super) fn unfinished(connection: &Connection) -> Result<Vec<ReplayJob>, Fault> {
+/// Open, or with letters in flight.
+pub(super) fn unfinished(connection: &Connection) -> SqlResult<Vec<ReplayJob>> {
     let select = format!("{VIEW} WHERE state < 4 OR sent > delivered + failed ORDER BY id");
     connection.all(&select, [], |row| Ok(view(row)?.job()))
 }
 
-/// Replays that claim the letters that they have not sent.
-pub(super) fn open(connection: &Connection) -> Result<BTreeSet<i64>, Fault> {
+/// Their claims are in force.
+pub(super) fn open(connection: &Connection) -> SqlResult<BTreeSet<i64>> {
     Ok(connection.all(OPEN, [], |row| Ok(row.get(0)?))?.into_iter().collect())
 }
 
-/// A replay as it is shown, from a row of [`VIEW`].
-pub(super) fn view(row: &Row<'_>) -> Result<ReplayView, Fault> {
+/// From a row of [`VIEW`].
+pub(super) fn view(row: &Row<'_>) -> SqlResult<ReplayView> {
     let count = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
     let target = row.get::<_, Option<String>>(5)?;
     let stop = row.get::<_, Option<String>>(16)?;
@@ -110,7 +108,7 @@ pub(super) fn view(row: &Row<'_>) -> Result<ReplayView, Fault> {
         to: target.map(|text| codec::read_target(&text).map(|to| (*to.queue).clone())).transpose()?,
         note: row.get(6)?,
         wave: codec::read_wave(row.get(7)?)?,
-        tally: Tally {
+        tally: ReplayTally {
             total: count(8)?,
             sent: count(9)?,
             delivered: count(10)?,
@@ -124,12 +122,12 @@ pub(super) fn view(row: &Row<'_>) -> Result<ReplayView, Fault> {
     })
 }
 
-impl Work<'_> {
-    pub(super) fn stored(&self, replay: ReplayId) -> Result<Option<Stored>, Fault> {
+impl BatchWriter<'_> {
+    pub(super) fn stored(&self, replay: ReplayId) -> SqlResult<Option<StoredReplay>> {
         let Ok(id) = i64::try_from(replay.0) else { return Ok(None) };
         self.connection.first(&format!("{VIEW} WHERE id = ?1"), [id], |row| {
             let target: Option<String> = row.get(5)?;
-            Ok(Stored {
+            Ok(StoredReplay {
                 view: view(row)?,
                 target: target.map(|text| codec::read_target(&text)).transpose()?,
                 selection: row.get(18)?,
@@ -139,20 +137,16 @@ impl Work<'_> {
         })
     }
 
-    fn shown(&self, replay: i64) -> Result<ReplayView, Fault> {
+    fn shown(&self, replay: i64) -> SqlResult<ReplayView> {
         let stored = self.stored(ReplayId(replay.cast_unsigned()))?;
-        Ok(stored.ok_or(Fault::unreadable("a replay"))?.view)
+        Ok(stored.ok_or(SqlFault::unreadable("a replay"))?.view)
     }
 
-    /// Begins a replay: claims the first letters of it.
-    pub(super) fn begin_replay(
-        &mut self,
-        new: &NewReplay,
-    ) -> Result<Result<ReplayView, OrderRefusal>, Fault> {
+    pub(super) fn begin_replay(&mut self, new: &NewReplay) -> CommandResult<ReplayView> {
         let NewReplay { selection, what, pace, origin, to, note } = new;
         for letter in selection.letters.iter().flatten() {
             let refusal = match self.free_letter(*letter)? {
-                Ok(letter) => self.still_damaged(&letter)?.map(OrderRefusal::Damaged),
+                Ok(letter) => self.still_damaged(&letter)?.map(CommandRefusal::Damaged),
                 Err(refusal) => Some(refusal),
             };
             if let Some(refusal) = refusal {
@@ -163,16 +157,16 @@ impl Work<'_> {
         let id = self.connection.find(last, [])?.unwrap_or(0_i64) + 1;
         let gathered = self.gather(id, selection, to.as_deref(), i64::MIN)?;
         if gathered.letters == 0 && gathered.upto == ALL_GATHERED {
-            let Gathered { claimed, poison, damaged, .. } = gathered;
+            let GatherStep { claimed, poison, damaged, .. } = gathered;
             let is_free = claimed.is_empty() && poison == 0;
             return Ok(Err(match damaged.filter(|_| is_free) {
-                Some(letter) => OrderRefusal::Damaged(letter),
-                None => OrderRefusal::NothingMatches { claimed, poison },
+                Some(letter) => CommandRefusal::Damaged(letter),
+                None => CommandRefusal::NothingMatches { claimed, poison },
             }));
         }
-        let wave = Wave::before_first(pace.manner);
+        let wave = ReplayWave::before_first(pace.manner);
         let letters = gathered.letters;
-        let audit = self.record(&Act { verb: "replay", what, letters, note: note.as_deref() })?;
+        let audit = self.record(&AuditAct { verb: "replay", what, letters, note: note.as_deref() })?;
         self.connection.run(
             INSERT,
             (
@@ -195,8 +189,7 @@ impl Work<'_> {
         self.shown(id).map(Ok)
     }
 
-    /// Claims some more letters of a replay.
-    pub(super) fn gather_more(&mut self, stored: &Stored) -> Result<(), Fault> {
+    pub(super) fn gather_more(&mut self, stored: &StoredReplay) -> SqlResult<()> {
         let id = stored.view.id.0.cast_signed();
         let selection = codec::read_selection(&stored.selection)?;
         let gathered = self.gather(id, &selection, stored.target.as_ref(), stored.gathered)?;
@@ -208,18 +201,18 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Looks at some letters beyond a number, and claims those that are meant and free.
+    /// Examines letters after a number and claims the free ones.
     fn gather(
         &self,
         replay: i64,
         selection: &Selection,
         to: Option<&Redirect>,
         after: i64,
-    ) -> Result<Gathered, Fault> {
-        let looked = look(self.connection, selection, after, REPLAY_GATHER_MAX)?;
+    ) -> SqlResult<GatherStep> {
+        let looked = select_letters(self.connection, selection, after, REPLAY_GATHER_MAX)?;
         let open = open(self.connection)?;
         let upto = looked.upto.unwrap_or(ALL_GATHERED);
-        let mut gathered = Gathered { poison: looked.poison, upto, ..Gathered::default() };
+        let mut gathered = GatherStep { poison: looked.poison, upto, ..GatherStep::default() };
         for letter in looked.found {
             if let Some(other) = letter.claim.filter(|claim| open.contains(claim)) {
                 *gathered.claimed.entry(ReplayId(other.cast_unsigned())).or_default() += 1;
@@ -240,8 +233,8 @@ impl Work<'_> {
         Ok(gathered)
     }
 
-    /// What a letter is that is listed in that turn: of a session the first one goes, whenever it was found.
-    fn state_in_replay(&self, replay: i64, lane: Option<i64>, turn: i64) -> Result<i64, Fault> {
+    /// Only the first unsent letter of a session may be sent.
+    fn state_in_replay(&self, replay: i64, lane: Option<i64>, turn: i64) -> SqlResult<i64> {
         let Some(lane) = lane else { return Ok(letter_state::NEXT) };
         match self.first_of_lane(replay, lane)? {
             Some((_, first)) if first < turn => Ok(letter_state::WAITS),
@@ -253,19 +246,17 @@ impl Work<'_> {
         }
     }
 
-    /// The first letter of a session that has not been sent, and its turn.
-    fn first_of_lane(&self, replay: i64, lane: i64) -> Result<Option<(i64, i64)>, Fault> {
+    fn first_of_lane(&self, replay: i64, lane: i64) -> SqlResult<Option<(i64, i64)>> {
         self.connection.first(FIRST_OF_LANE, [replay, lane], |row| Ok(row.try_into()?))
     }
 
-    /// Says what became of a letter.
-    pub(super) fn mark(&self, replay: i64, delivery: i64, letter: i64) -> Result<(), Fault> {
+    pub(super) fn mark(&self, replay: i64, delivery: i64, letter: i64) -> SqlResult<()> {
         let update = "UPDATE replay_letters SET state = ?3 WHERE replay = ?1 AND delivery = ?2";
         self.connection.run(update, [replay, delivery, letter])
     }
 
-    /// The next letter of a session comes to its turn, to be sent or left alone.
-    pub(super) fn next_of_lane(&self, replay: i64, lane: Option<i64>) -> Result<(), Fault> {
+    /// Lets the next letter of a session be sent or skipped.
+    pub(super) fn next_of_lane(&self, replay: i64, lane: Option<i64>) -> SqlResult<()> {
         let Some(lane) = lane else { return Ok(()) };
         match self.first_of_lane(replay, lane)? {
             Some((delivery, _)) => self.mark(replay, delivery, letter_state::NEXT),
@@ -273,8 +264,8 @@ impl Work<'_> {
         }
     }
 
-    /// The session that a letter goes in, perhaps elsewhere, and its turn there.
-    fn lane_at(&self, delivery: i64, to: Option<&Redirect>) -> Result<(Option<i64>, i64), Fault> {
+    /// Its lane and turn, in the queue it goes to.
+    fn lane_at(&self, delivery: i64, to: Option<&Redirect>) -> SqlResult<(Option<i64>, i64)> {
         let select = "SELECT e.id, e.source, e.type, e.attributes, x'', d.lane, coalesce(d.turn, d.seq)
             FROM deliveries d CROSS JOIN events e ON e.seq = d.event WHERE d.seq = ?1";
         let found = self.connection.first(select, [delivery], |row| {
@@ -287,50 +278,48 @@ impl Work<'_> {
             };
             Ok((lane, row.get(6)?))
         })?;
-        found.ok_or(Fault::unreadable("the delivery of a letter"))
+        found.ok_or(SqlFault::unreadable("the delivery of a letter"))
     }
 
-    /// The letter of that id, if no open replay has claimed it.
-    pub(super) fn free_letter(&self, id: DeliveryId) -> Result<Result<Letter, OrderRefusal>, Fault> {
+    /// Refuses a letter that an open replay has claimed.
+    pub(super) fn free_letter(&self, id: DeliveryId) -> CommandResult<LetterRef> {
         let Some(letter) = select::find(self.connection, id)? else {
-            return Ok(Err(OrderRefusal::NoSuchLetter(id)));
+            return Ok(Err(CommandRefusal::NoSuchLetter(id)));
         };
         let open = open(self.connection)?;
         Ok(match letter.claim.filter(|claim| open.contains(claim)) {
-            Some(claim) => Err(OrderRefusal::Claimed { letter: id, replay: ReplayId(claim.cast_unsigned()) }),
+            Some(claim) => {
+                Err(CommandRefusal::Claimed { letter: id, replay: ReplayId(claim.cast_unsigned()) })
+            }
             None => Ok(letter),
         })
     }
 
-    /// The id of a letter that died of a damaged event, if that still does not read as it was stored.
-    fn still_damaged(&self, letter: &Letter) -> Result<Option<DeliveryId>, Fault> {
+    /// For a letter that died of damage: its id if the event is still damaged.
+    fn still_damaged(&self, letter: &LetterRef) -> SqlResult<Option<DeliveryId>> {
         let select = "SELECT 1 FROM kinds WHERE id = ?1 AND code = ?2";
         let is_suspect = self.connection.has(select, (letter.kind, codes::DAMAGED))?;
         if is_suspect { self.damaged(letter.delivery) } else { Ok(None) }
     }
 
-    /// The id of a delivery whose event does not read as it was stored.
-    pub(super) fn damaged(&self, delivery: i64) -> Result<Option<DeliveryId>, Fault> {
+    /// Its id if the event differs from what was stored.
+    pub(super) fn damaged(&self, delivery: i64) -> SqlResult<Option<DeliveryId>> {
         let select = "SELECT e.id, e.source, e.type, e.attributes, e.data, e.content, d.content
             FROM deliveries d CROSS JOIN events e ON e.seq = d.event WHERE d.seq = ?1";
         let found = self.connection.first(select, [delivery], |row| {
             Ok((rows::checked_event(row, 5)?.1, row.get::<_, i64>(6)?.cast_unsigned()))
         })?;
-        let (integrity, content) = found.ok_or(Fault::unreadable("the event of a letter"))?;
+        let (integrity, content) = found.ok_or(SqlFault::unreadable("the event of a letter"))?;
         Ok((integrity == Integrity::Damaged).then_some(DeliveryId::new(seq(delivery), content)))
     }
 
-    pub(super) fn change_replay(
-        &self,
-        replay: ReplayId,
-        act: ReplayAct,
-    ) -> Result<Result<ReplayView, OrderRefusal>, Fault> {
-        let Some(Stored { view, gathered, .. }) = self.stored(replay)? else {
-            return Ok(Err(OrderRefusal::NoSuchReplay(replay)));
+    pub(super) fn change_replay(&self, replay: ReplayId, act: ReplayAct) -> CommandResult<ReplayView> {
+        let Some(StoredReplay { view, gathered, .. }) = self.stored(replay)? else {
+            return Ok(Err(CommandRefusal::NoSuchReplay(replay)));
         };
         let listing = if gathered == ALL_GATHERED { Listing::Whole } else { Listing::InPart };
         let Some((next, wave)) = view.job().after(act, listing) else {
-            return Ok(Err(OrderRefusal::NotPossible { replay, state: view.state }));
+            return Ok(Err(CommandRefusal::NotPossible { replay, state: view.state }));
         };
         let (verb, resumes) = match act {
             ReplayAct::Pause => ("replay-pause", false),
@@ -340,12 +329,11 @@ impl Work<'_> {
         let id = replay.0.cast_signed();
         let values = (id, codec::state(next), nanos(self.now), codec::wave(wave), resumes);
         self.connection.run(CHANGE, values)?;
-        self.record(&Act { verb, what: &view.what, letters: view.tally.total, note: None })?;
+        self.record(&AuditAct { verb, what: &view.what, letters: view.tally.total, note: None })?;
         self.shown(id).map(Ok)
     }
 
-    /// A replay has halted itself.
-    pub(super) fn stop(&self, stop: &Stop) -> Result<(), Fault> {
+    pub(super) fn stop(&self, stop: &ReplayStop) -> SqlResult<()> {
         let id = stop.replay.0.cast_signed();
         let select = "SELECT origin FROM replays WHERE id = ?1";
         let origin: String = self.connection.get(select, [id])?;
@@ -354,17 +342,16 @@ impl Work<'_> {
         self.connection.run(STOP, values)
     }
 
-    /// A letter of a replay has arrived, or has failed again.
-    pub(super) fn came_of(
+    pub(super) fn count_replayed(
         &self,
         replay: i64,
         delivery: i64,
         lane: Option<i64>,
-        came: Came,
-    ) -> Result<(), Fault> {
+        came: ReplayedOutcome,
+    ) -> SqlResult<()> {
         let (count, letter) = match came {
-            Came::Delivered => (COUNT_DELIVERED, letter_state::DELIVERED),
-            Came::Failed => {
+            ReplayedOutcome::Delivered => (COUNT_DELIVERED, letter_state::DELIVERED),
+            ReplayedOutcome::Failed => {
                 let insert = "INSERT OR IGNORE INTO replay_lanes SELECT ?1, ?2 WHERE ?2 IS NOT NULL";
                 self.connection.run(insert, (replay, lane))?;
                 (COUNT_FAILED, letter_state::FAILED)
@@ -376,12 +363,12 @@ impl Work<'_> {
         self.end_if_complete(replay)
     }
 
-    pub(super) fn end_if_complete(&self, replay: i64) -> Result<(), Fault> {
+    pub(super) fn end_if_complete(&self, replay: i64) -> SqlResult<()> {
         self.connection.run(END, [replay])
     }
 }
 
-impl Gathered {
+impl GatherStep {
     fn next_state(&self) -> ReplayState {
         if self.upto == ALL_GATHERED { ReplayState::Running } else { ReplayState::Gathering }
     }

@@ -1,41 +1,37 @@
-//! Forgets letters that are too old, and what is known of kinds, trends and replays that are long over.
+//! Expires letters, and removes kinds, trends and replays that are over.
 //!
-//! Kinds are looked at one after the other, a few at a time, and of each its oldest letters; a round goes on
-//! where the last step ended. What is to go is found before a transaction is begun, so that a store with
-//! nothing to forget does not write.
+//! Kinds are visited in turn, a few per step, oldest letters first. What expires is found before a transaction
+//! begins, so that an idle store does not write.
 
 use std::time::Duration;
 
 use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 
-use super::audit::Act;
+use super::audit::AuditAct;
 use super::encode::{nanos, time};
-use super::fault::Fault;
+use super::fault::SqlResult;
 use super::letters;
-use super::select::{Letter, read_letter};
+use super::select::{LetterRef, read_letter};
 use super::sql::Sql;
-use super::state::State;
-use super::write::Work;
+use super::state::StoreState;
+use super::write::BatchWriter;
 use crate::store::letter::TREND_POINTS;
-use crate::store::{Keep, REPLAYS_KEPT_MAX};
+use crate::store::{REPLAYS_KEPT_MAX, RetentionRules};
 
-/// How many kinds one step looks at.
 const KINDS_PER_STEP: usize = 256;
-/// How many letters one step deletes.
 const LETTERS_PER_STEP: usize = 512;
-/// How many letters one step looks at, those that stay included.
+/// Letters examined per step, kept ones included.
 const LETTERS_LOOKED_AT_MAX: usize = 2_048;
-/// What became of each letter of a replay is remembered for this long after its end.
+/// How long the letters of an ended replay are remembered.
 const LETTERS_OF_REPLAYS_KEPT: Duration = Duration::from_hours(1);
-/// How many of these one step deletes.
 const REPLAY_ROWS_PER_STEP: i64 = 2_048;
-/// How often replays are looked at, unless there is more to do.
+/// Interval of checks of replays.
 const REPLAYS_EVERY: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);
 
 pub(super) const KINDS: &str = "SELECT id, queue, event_type FROM kinds WHERE id >= ?1 ORDER BY id LIMIT ?2";
-/// A letter from elsewhere has been here only since its event came.
+/// An imported letter ages from its import.
 pub(super) const OLDEST: &str = "SELECT l.number, l.delivery, l.kind, l.claim, l.died_at, d.state = -1,
         EXISTS (SELECT 1 FROM replays r WHERE r.id = l.claim AND r.state < 4),
         (SELECT received_at FROM events e WHERE e.seq = d.event)
@@ -55,48 +51,44 @@ const OLDEST_REPLAYS: &str = "SELECT id FROM replays WHERE state >= 4 AND sent =
 pub(super) const SAME_HOUR: &str = "SELECT number FROM audit
     WHERE act = 'retention' AND what = ?1 AND at >= ?2 AND at < ?3 ORDER BY at DESC LIMIT 1";
 
-/// Where the round through all kinds stands.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Round {
+pub(super) struct RetentionCursor {
     kind: i64,
-    /// Letters of that kind up to here have been looked at.
+    /// Last letter of that kind examined.
     after: i64,
     replays_at: Option<Timestamp>,
 }
 
-/// What is to be forgotten in one step.
+/// Found in one step.
 #[derive(Debug, Default)]
-pub(super) struct Old {
-    letters: Vec<Letter>,
-    /// Kinds with old points of their trend, or of which nothing is left.
+pub(super) struct ExpiredItems {
+    letters: Vec<LetterRef>,
+    /// With old trend points, or empty.
     kinds: Vec<i64>,
-    /// A replay whose letters are of no interest any more.
+    /// Ended long ago.
     ended_replay: Option<i64>,
-    /// Replays beyond those that are kept.
     replays: Vec<i64>,
 }
 
-impl Old {
+impl ExpiredItems {
     pub(super) fn is_empty(&self) -> bool {
         let Self { letters, kinds, ended_replay, replays } = self;
         letters.is_empty() && kinds.is_empty() && ended_replay.is_none() && replays.is_empty()
     }
 
-    /// Whether the next step may find as much again.
     pub(super) fn may_be_more(&self) -> bool {
         !self.letters.is_empty() || self.ended_replay.is_some()
     }
 }
 
-/// Finds what is to be forgotten next.
-pub(super) fn look(
+pub(super) fn find_expired(
     connection: &Connection,
-    state: &mut State,
-    keep: &Keep,
+    state: &mut StoreState,
+    keep: &RetentionRules,
     now: Timestamp,
-) -> Result<Old, Fault> {
-    let mut old = Old::default();
-    look_at_kinds(connection, state, keep, now, &mut old)?;
+) -> SqlResult<ExpiredItems> {
+    let mut old = ExpiredItems::default();
+    expired_kinds(connection, state, keep, now, &mut old)?;
     let is_time = state.round.replays_at.is_none_or(|at| now.since(at) >= REPLAYS_EVERY || now < at);
     if is_time {
         let before = nanos(now - LETTERS_OF_REPLAYS_KEPT);
@@ -108,13 +100,13 @@ pub(super) fn look(
     Ok(old)
 }
 
-fn look_at_kinds(
+fn expired_kinds(
     connection: &Connection,
-    state: &mut State,
-    keep: &Keep,
+    state: &mut StoreState,
+    keep: &RetentionRules,
     now: Timestamp,
-    old: &mut Old,
-) -> Result<(), Fault> {
+    old: &mut ExpiredItems,
+) -> SqlResult<()> {
     let limit = i64::try_from(KINDS_PER_STEP).expect("a small number");
     let first_shown = first_shown(now);
     let mut kinds = connection.prepare_cached(KINDS)?;
@@ -130,28 +122,28 @@ fn look_at_kinds(
         if connection.get(TIRED, (kind, first_shown))? {
             old.kinds.push(kind);
         }
-        let stopped_at = look_at_letters(connection, (kind, after), now, kept, &mut looked_at, old)?;
+        let stopped_at = expired_letters(connection, (kind, after), now, kept, &mut looked_at, old)?;
         if let Some(number) = stopped_at {
             state.round.after = number;
             return Ok(());
         }
-        state.round = Round { kind: kind + 1, after: i64::MIN, ..state.round };
+        state.round = RetentionCursor { kind: kind + 1, after: i64::MIN, ..state.round };
     }
     if seen < KINDS_PER_STEP {
-        state.round = Round { kind: 0, after: i64::MIN, ..state.round };
+        state.round = RetentionCursor { kind: 0, after: i64::MIN, ..state.round };
     }
     Ok(())
 }
 
-/// Finds old letters of a kind; says where it stopped because a step does no more.
-fn look_at_letters(
+/// Returns where it stopped when the step is full.
+fn expired_letters(
     connection: &Connection,
     (kind, after): (i64, i64),
     now: Timestamp,
     kept: Duration,
     looked_at: &mut usize,
-    old: &mut Old,
-) -> Result<Option<i64>, Fault> {
+    old: &mut ExpiredItems,
+) -> SqlResult<Option<i64>> {
     let limit = i64::try_from(LETTERS_LOOKED_AT_MAX).expect("a small number");
     let mut statement = connection.prepare_cached(OLDEST)?;
     let mut rows = statement.query((kind, after, limit))?;
@@ -173,18 +165,17 @@ fn look_at_letters(
     Ok(None)
 }
 
-/// The oldest span of a trend that is shown.
 fn first_shown(now: Timestamp) -> i64 {
     letters::span(now) + 1 - i64::try_from(TREND_POINTS).expect("a small number")
 }
 
-/// Forgets it, within a transaction; says how many letters went.
+/// Deletes the expired items; returns the number of letters.
 pub(super) fn forget(
     connection: &Connection,
-    state: &mut State,
-    old: &Old,
+    state: &mut StoreState,
+    old: &ExpiredItems,
     now: Timestamp,
-) -> Result<u64, Fault> {
+) -> SqlResult<u64> {
     if !old.letters.is_empty() {
         forget_letters(connection, state, old, now)?;
     }
@@ -212,13 +203,13 @@ pub(super) fn forget(
 
 fn forget_letters(
     connection: &Connection,
-    state: &mut State,
-    old: &Old,
+    state: &mut StoreState,
+    old: &ExpiredItems,
     now: Timestamp,
-) -> Result<(), Fault> {
+) -> SqlResult<()> {
     let mut letters = old.letters.clone();
     letters.sort_unstable_by_key(|letter| letter.number);
-    let mut work = Work::new(connection, state, now)?;
+    let mut work = BatchWriter::new(connection, state, now)?;
     let mut by_queue: Vec<(String, u64)> = Vec::new();
     for letter in &letters {
         let queue = "SELECT queue FROM deliveries WHERE seq = ?1";
@@ -229,7 +220,7 @@ fn forget_letters(
             None => by_queue.push((queue, 1)),
         }
         let promoted = work.purge_letter(letter)?;
-        assert!(promoted.is_none(), "a letter that holds nobody lets nobody go on");
+        assert!(promoted.is_none(), "an expired letter holds no session");
     }
     for (queue, letters) in &by_queue {
         work.record_retention(queue, *letters)?;
@@ -237,14 +228,14 @@ fn forget_letters(
     work.finish()
 }
 
-impl Work<'_> {
-    /// Puts on record how many letters of a queue went for their age: one record an hour.
-    fn record_retention(&self, queue: &str, letters: u64) -> Result<(), Fault> {
+impl BatchWriter<'_> {
+    /// One audit record per queue and hour.
+    fn record_retention(&self, queue: &str, letters: u64) -> SqlResult<()> {
         let hour = i64::try_from(HOUR.as_nanos()).expect("a short time");
         let begun = nanos(self.now) / hour * hour;
         match self.connection.find(SAME_HOUR, (queue, begun, begun + hour))? {
             Some(number) => self.add_to_record(number, letters).map(drop),
-            None => self.record(&Act { verb: "retention", what: queue, letters, note: None }).map(drop),
+            None => self.record(&AuditAct { verb: "retention", what: queue, letters, note: None }).map(drop),
         }
     }
 }

@@ -1,26 +1,26 @@
-//! Reads rows: deliveries that wait, with their events, page by page.
+//! Reads deliveries and events from rows.
 
 use std::sync::Arc;
 
-use redrive_core::engine::story::Story;
-use redrive_core::engine::{Death, Load, Page, QueueName, Waiting, Wanted};
+use redrive_core::engine::attempt_record::AttemptRecord;
+use redrive_core::engine::{DeadLetterInfo, LoadRequest, LoadScope, LoadedPage, PendingDelivery, QueueName};
 use redrive_core::event::Event;
 use redrive_core::ids::{DeliveryId, Seq};
 use redrive_core::letters::envelope::Tier;
 use redrive_core::letters::fingerprint::Fingerprint;
 use redrive_core::letters::replay::{ReplayId, Replaying};
-use redrive_core::policy::category::{Category, Code};
+use redrive_core::policy::category::{Category, FailureCode};
 use redrive_core::policy::decide::History;
 use redrive_core::time::Timestamp;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 
 use super::encode::{self, EventColumns, Integrity, nanos, place, seq, time};
-use super::fault::Fault;
-use super::names::Names;
+use super::fault::{SqlFault, SqlResult};
+use super::names::NameTable;
 use super::schema::state;
 use super::sql::Sql;
-use super::write::Work;
+use super::write::BatchWriter;
 use crate::store::derive;
 
 pub(super) const READY_PAGE: &str =
@@ -38,25 +38,23 @@ pub(super) const DELIVERY: &str =
     "SELECT event, queue, subscription, lane, coalesce(turn, seq), state, bytes, replay, linked
     FROM deliveries WHERE seq = ?1";
 
-/// A delivery as commands see it.
 #[derive(Clone, Copy)]
 pub(super) struct DeliveryRow {
     pub(super) event: i64,
     pub(super) queue: i64,
     pub(super) subscription: i64,
     pub(super) lane: Option<i64>,
-    /// Its place in the order of its session.
+    /// Its place in the session.
     pub(super) turn: i64,
     pub(super) state: i64,
     pub(super) bytes: u64,
     pub(super) replay: Option<i64>,
-    /// It is there in the place of another, or another in its.
+    /// Replaces another delivery, or was replaced.
     pub(super) linked: Option<i64>,
 }
 
-impl Work<'_> {
-    /// The delivery at that place.
-    pub(super) fn delivery(&self, at: i64) -> Result<DeliveryRow, Fault> {
+impl BatchWriter<'_> {
+    pub(super) fn delivery(&self, at: i64) -> SqlResult<DeliveryRow> {
         let found = self.connection.first(DELIVERY, [at], |row| {
             Ok(DeliveryRow {
                 event: row.get(0)?,
@@ -70,22 +68,26 @@ impl Work<'_> {
                 linked: row.get(8)?,
             })
         })?;
-        found.ok_or(Fault::unreadable("a delivery"))
+        found.ok_or(SqlFault::unreadable("a delivery"))
     }
 }
 
-/// What a [`Load`] finds.
-pub(super) fn load(connection: &Connection, names: &Names, load: &Load) -> Result<Page, Fault> {
-    let Load { queue, wanted, rows_max, bytes_max } = load;
-    let mut page =
-        Page { queue: Arc::clone(queue), wanted: *wanted, rows: Vec::new(), more: false, next_due_at: None };
+pub(super) fn load(connection: &Connection, names: &NameTable, load: &LoadRequest) -> SqlResult<LoadedPage> {
+    let LoadRequest { queue, wanted, rows_max, bytes_max } = load;
+    let mut page = LoadedPage {
+        queue: Arc::clone(queue),
+        wanted: *wanted,
+        rows: Vec::new(),
+        more: false,
+        next_due_at: None,
+    };
     let Some(known) = names.find(queue) else { return Ok(page) };
     let (select, from) = match *wanted {
-        Wanted::Ready { after } => (READY_PAGE, place(after)),
-        Wanted::Due { until } => (DUE_PAGE, nanos(until)),
+        LoadScope::Ready { after } => (READY_PAGE, place(after)),
+        LoadScope::Due { until } => (DUE_PAGE, nanos(until)),
     };
     let mut statement = connection.prepare_cached(select)?;
-    // One more than asked for, to see whether there is more.
+    // One more row shows whether the page continues.
     let mut found = statement.query((known.id, from, i64::from(*rows_max) + 1))?;
     let mut last_event = None;
     let mut bytes = 0_usize;
@@ -97,23 +99,23 @@ pub(super) fn load(connection: &Connection, names: &Names, load: &Load) -> Resul
         }
         page.rows.push(waiting(connection, &known.name, seq(row.get(0)?), &mut last_event)?);
     }
-    if let Wanted::Due { until } = *wanted {
+    if let LoadScope::Due { until } = *wanted {
         let next = connection.find(NEXT_DUE, (known.id, nanos(until)))?.map(time);
         page.next_due_at = next.filter(|at| *at != Timestamp::NEVER);
     }
     Ok(page)
 }
 
-/// The delivery at that place; `last_event` spares reading an event twice in a row.
+/// `last_event` avoids reading the same event twice in a row.
 pub(super) fn waiting(
     connection: &Connection,
     queue: &Arc<QueueName>,
     at: Seq,
     last_event: &mut Option<(Seq, Arc<Event>, Integrity)>,
-) -> Result<Waiting, Fault> {
+) -> SqlResult<PendingDelivery> {
     let mut statement = connection.prepare_cached(WAITING)?;
     let mut rows = statement.query([place(at)])?;
-    let row = rows.next()?.ok_or(Fault::unreadable("a delivery or its event"))?;
+    let row = rows.next()?.ok_or(SqlFault::unreadable("a delivery or its event"))?;
     let event_seq = seq(row.get(15)?);
     let (event, integrity) = match last_event {
         Some((seq, event, integrity)) if *seq == event_seq => (Arc::clone(event), *integrity),
@@ -124,7 +126,7 @@ pub(super) fn waiting(
     };
     *last_event = Some((event_seq, Arc::clone(&event), integrity));
     let is_due = row.get::<_, i64>(9)? == state::DUE;
-    Ok(Waiting {
+    Ok(PendingDelivery {
         id: DeliveryId::new(seq(row.get(5)?), row.get::<_, i64>(6)?.cast_unsigned()),
         queue: Arc::clone(queue),
         event,
@@ -140,26 +142,24 @@ pub(super) fn waiting(
     })
 }
 
-/// What is known of the replay that sends a delivery again, if one does.
 fn replaying(replay: Option<i64>, replays: Option<u32>) -> Option<Replaying> {
     replay.map(|id| Replaying { replay: ReplayId(id.cast_unsigned()), times: replays.unwrap_or_default() })
 }
 
-/// The event in the first five columns, to be shown: of one that is damaged, what can be read.
-pub(super) fn event(row: &Row<'_>) -> Result<Event, Fault> {
+/// From the first five columns; what can be read of a damaged one.
+pub(super) fn event(row: &Row<'_>) -> SqlResult<Event> {
     Ok(read_event(row)?.0)
 }
 
-/// The event in the first five columns, to be delivered: whether it is as it was stored, by its own check and by the
-/// hash of its content in that column.
-pub(super) fn checked_event(row: &Row<'_>, content: usize) -> Result<(Event, Integrity), Fault> {
+/// Like [`event`], checked against its own hash and the content hash in that column.
+pub(super) fn checked_event(row: &Row<'_>, content: usize) -> SqlResult<(Event, Integrity)> {
     let (event, integrity) = read_event(row)?;
     let stored = row.get_ref(content)?.as_i64().ok();
     let is_same = stored == Some(derive::content_hash(&event).cast_signed());
     Ok((event, if is_same { integrity } else { Integrity::Damaged }))
 }
 
-fn read_event(row: &Row<'_>) -> Result<(Event, Integrity), Fault> {
+fn read_event(row: &Row<'_>) -> SqlResult<(Event, Integrity)> {
     let columns = EventColumns {
         id: bytes(row, 0)?,
         source: bytes(row, 1)?,
@@ -170,56 +170,52 @@ fn read_event(row: &Row<'_>) -> Result<(Event, Integrity), Fault> {
     Ok(encode::event(&columns))
 }
 
-/// The bytes of a column; one that has none by now is empty.
-fn bytes<'a>(row: &'a Row<'_>, column: usize) -> Result<&'a [u8], Fault> {
+/// Null is empty.
+fn bytes<'a>(row: &'a Row<'_>, column: usize) -> SqlResult<&'a [u8]> {
     Ok(match row.get_ref(column)? {
         ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes,
         ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => &[],
     })
 }
 
-/// A text without a copy of it.
-pub(super) fn text<'a>(row: &'a Row<'_>, column: usize) -> Result<&'a str, Fault> {
+pub(super) fn text<'a>(row: &'a Row<'_>, column: usize) -> SqlResult<&'a str> {
     Ok(row.get_ref(column)?.as_str().map_err(rusqlite::Error::from)?)
 }
 
-/// A stored story.
-pub(super) fn story(row: &Row<'_>, column: usize) -> Result<Story, Fault> {
+pub(super) fn story(row: &Row<'_>, column: usize) -> SqlResult<AttemptRecord> {
     Ok(encode::read_story(row.get_ref(column)?.as_blob().map_err(rusqlite::Error::from)?)?)
 }
 
-fn history(value: ValueRef<'_>) -> Result<History, Fault> {
+fn history(value: ValueRef<'_>) -> SqlResult<History> {
     match value {
         ValueRef::Null => Ok(History::new()),
         value => {
             let text = value.as_str().map_err(rusqlite::Error::from)?;
-            serde_json::from_str(text).map_err(|_| Fault::unreadable("the history of a delivery"))
+            serde_json::from_str(text).map_err(|_| SqlFault::unreadable("the history of a delivery"))
         }
     }
 }
 
-/// The category of that name.
-pub(super) fn category(name: &str) -> Result<Category, Fault> {
-    Category::from_word(name).ok_or(Fault::unreadable("the category of a letter"))
+pub(super) fn category(name: &str) -> SqlResult<Category> {
+    Category::from_word(name).ok_or(SqlFault::unreadable("the category of a letter"))
 }
 
-/// The tier of that name.
-pub(super) fn tier(name: &str) -> Result<Tier, Fault> {
+pub(super) fn tier(name: &str) -> SqlResult<Tier> {
     let known = [Tier::Dead, Tier::Poison].into_iter().find(|known| known.as_str() == name);
-    known.ok_or(Fault::unreadable("the tier of a letter"))
+    known.ok_or(SqlFault::unreadable("the tier of a letter"))
 }
 
-/// Why a delivery is dead, from six columns beginning with that one.
-pub(super) fn death(row: &Row<'_>, first: usize) -> Result<Death, Fault> {
-    Ok(Death {
+/// From six columns starting with `first`.
+pub(super) fn death(row: &Row<'_>, first: usize) -> SqlResult<DeadLetterInfo> {
+    Ok(DeadLetterInfo {
         category: category(text(row, first)?)?,
-        code: Code::reported(text(row, first + 1)?),
-        failure_code: Code::reported(text(row, first + 2)?),
+        code: FailureCode::reported(text(row, first + 1)?),
+        failure_code: FailureCode::reported(text(row, first + 2)?),
         tier: tier(text(row, first + 3)?)?,
         message: row.get(first + 4)?,
         fingerprint: Fingerprint(row.get::<_, i64>(first + 5)?.cast_unsigned()),
         name: String::new(),
         consumer_group: String::new(),
-        followers: redrive_core::engine::Followers::GoOn,
+        followers: redrive_core::engine::SessionFollowers::Continue,
     })
 }

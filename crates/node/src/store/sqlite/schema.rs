@@ -1,49 +1,46 @@
-//! The tables, how they came to be what they are, and how a file is told from one that is not ours.
+//! Tables, migrations, and recognition of our files.
 //!
-//! Invariants: a step of [`STEPS`] is never changed once released, only followed by another; a file that a
-//! newer release wrote, or that is none of ours, is refused and left as it is.
+//! Invariants: a released step of [`STEPS`] never changes; a newer or foreign file is refused and left as it is.
 
 use std::path::Path;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use super::fault::Fault;
+use super::fault::{SqlFault, SqlResult};
 use super::letters;
 use crate::store::StoreError;
 
-/// Marks a file as ours: `RDRV` in ASCII.
+/// `RDRV` in ASCII.
 const APPLICATION_ID: i32 = 0x5244_5256;
 
-/// The steps from an empty file to today's tables; a file's format is how many of them it has seen.
-const STEPS: [Step; 5] = [
-    Step::of(FIRST),
-    Step { sql: LETTERS, carry: letters::carry_over },
-    Step::of(DOORS),
-    Step::of(PATIENT),
-    Step::of(COPIES),
+/// A file's format is the number of steps it has seen.
+const STEPS: [MigrationStep; 5] = [
+    MigrationStep::of(FIRST),
+    MigrationStep { sql: LETTERS, convert: letters::migrate_letters },
+    MigrationStep::of(ACCESS),
+    MigrationStep::of(PATIENT),
+    MigrationStep::of(COPIES),
 ];
-/// Today's format.
 const FORMAT: u32 = 5;
 const _: () = assert!(STEPS.len() == FORMAT as usize);
 
-/// A step from one format to the next.
 #[derive(Clone, Copy)]
-struct Step {
+struct MigrationStep {
     sql: &'static str,
-    /// What SQL alone cannot bring over.
-    carry: fn(&Connection) -> Result<(), Fault>,
+    /// What SQL alone cannot migrate.
+    convert: fn(&Connection) -> SqlResult<()>,
 }
 
-impl Step {
+impl MigrationStep {
     const fn of(sql: &'static str) -> Self {
-        Self { sql, carry: |_| Ok(()) }
+        Self { sql, convert: |_| Ok(()) }
     }
 }
 
-/// What a delivery is, in column `state`; queries and indexes name these numbers.
+/// Values of column `state`; queries and indexes name these numbers.
 pub(super) mod state {
-    /// Dead, and holds its session: it keeps its place in the lane, unlike other dead ones.
+    /// Dead and holding its session: stays in the lane, unlike other dead ones.
     pub(in super::super) const HOLDING: i64 = -1;
     pub(in super::super) const READY: i64 = 0;
     pub(in super::super) const DUE: i64 = 1;
@@ -55,18 +52,16 @@ pub(super) mod state {
     pub(in super::super) const PURGED: i64 = 7;
 }
 
-/// What is kept of an event, in column `whole`; queries and indexes name these numbers.
+/// Values of column `whole`; queries and indexes name these numbers.
 pub(super) mod whole {
-    /// Its id alone.
     pub(in super::super) const ID_ALONE: i64 = 0;
-    /// All of it.
     pub(in super::super) const SENT: i64 = 1;
-    /// All of it, and it came with a letter from elsewhere: it is never taken for what a sender has sent.
+    /// Of an imported letter: never makes a sent event a duplicate.
     pub(in super::super) const IMPORTED: i64 = 2;
 }
 
-/// Keys on the hot path only grow, so that every write goes to the end of a table or an index; the one
-/// exception, `lanes`, holds only what waits in a session.
+/// Keys on the hot path only grow, so writes append to tables and indexes. The exception, `lanes`, holds only what
+/// waits in a session.
 const FIRST: &str = "
 -- One row, written with every batch.
 CREATE TABLE meta (
@@ -188,7 +183,7 @@ CREATE TABLE dedup (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// Dead letters as rows of their own, with all that they are looked for by; replays; what is on record.
+/// Dead letters as rows with indexes, replays, audit log.
 const LETTERS: &str = "
 ALTER TABLE queues ADD COLUMN closed INTEGER NOT NULL DEFAULT 0;
 
@@ -323,8 +318,8 @@ CREATE TABLE audit (
 CREATE INDEX audit_retention ON audit (what, at) WHERE act = 'retention';
 ";
 
-/// Keys, bodies that were refused, and who did what is on record.
-const DOORS: &str = "
+/// API keys, refused bodies, actors in the audit log.
+const ACCESS: &str = "
 ALTER TABLE audit ADD COLUMN done_by TEXT;
 
 CREATE TABLE keys (
@@ -350,14 +345,13 @@ CREATE TABLE refused (
 CREATE INDEX refused_sizes ON refused (number, kept_bytes);
 ";
 
-/// The oldest of what waits is found at the front of an index. Those that may start have one by their place
-/// already; those that are delivered at once never come here.
+/// Finds the oldest due or blocked delivery. Ready ones have an index; those delivered at once never enter this
+/// one.
 const PATIENT: &str = "
 CREATE INDEX patient ON deliveries (queue) WHERE state IN (1, 2);
 ";
 
-/// Events of letters from elsewhere are told from events that were sent, and deliveries may be known by keys
-/// of their own.
+/// Tells imported events from sent ones, and adds deduplication keys of deliveries.
 const COPIES: &str = "
 UPDATE events SET whole = 2 WHERE whole = 1 AND seq IN
     (SELECT d.event FROM imported i CROSS JOIN deliveries d ON d.seq = i.delivery);
@@ -372,9 +366,9 @@ CREATE TABLE delivery_keys (
 CREATE INDEX delivery_keys_ending ON delivery_keys (until);
 ";
 
-/// Opens the file to write, creates what is missing, and brings an older format up to date.
+/// Opens for writing; creates or migrates the file.
 pub(super) fn open(path: &Path, seed: u64) -> Result<Connection, StoreError> {
-    let fail = |fault: rusqlite::Error| Fault::from(fault).not_opened(path);
+    let fail = |fault: rusqlite::Error| SqlFault::from(fault).not_opened(path);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
@@ -388,9 +382,9 @@ pub(super) fn open(path: &Path, seed: u64) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// Opens the file to read, beside whoever writes it.
+/// Opens for reading beside the writer.
 pub(super) fn open_to_read(path: &Path) -> Result<Connection, StoreError> {
-    let fail = |fault: rusqlite::Error| Fault::from(fault).not_opened(path);
+    let fail = |fault: rusqlite::Error| SqlFault::from(fault).not_opened(path);
     let flags =
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_EXRESCODE;
     let connection = Connection::open_with_flags(path, flags).map_err(fail)?;
@@ -398,15 +392,15 @@ pub(super) fn open_to_read(path: &Path) -> Result<Connection, StoreError> {
     plan_once(&connection).map_err(fail)?;
     let version = check(&connection, path, FORMAT)?;
     if version < FORMAT {
-        let reason = format!("it has format {version}; a redrive that serves it brings it up to date");
+        let reason = format!("it has format {version}; start `redrive serve` on it to migrate it");
         return Err(StoreError::NotOpened { path: path.to_owned(), reason });
     }
     Ok(connection)
 }
 
-/// Refuses a file that is not ours, or of a format that only a newer release knows; gives its format.
+/// Refuses a foreign file or a newer format; returns the format.
 fn check(connection: &Connection, path: &Path, known: u32) -> Result<u32, StoreError> {
-    let fail = |fault: rusqlite::Error| Fault::from(fault).not_opened(path);
+    let fail = |fault: rusqlite::Error| SqlFault::from(fault).not_opened(path);
     let application: i32 =
         connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(fail)?;
     let found: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(fail)?;
@@ -414,7 +408,7 @@ fn check(connection: &Connection, path: &Path, known: u32) -> Result<u32, StoreE
     let tables: u32 = connection.query_row(tables, [], |row| row.get(0)).map_err(fail)?;
     let is_new = application == 0 && found == 0 && tables == 0;
     if application != APPLICATION_ID && !is_new {
-        let reason = "it is a database, but not one of redrive's".to_owned();
+        let reason = "it is a database of another application, not one of redrive's".to_owned();
         return Err(StoreError::Damaged { what: path.display().to_string(), reason });
     }
     if found > known {
@@ -423,14 +417,13 @@ fn check(connection: &Connection, path: &Path, known: u32) -> Result<u32, StoreE
     Ok(found)
 }
 
-/// Pages of the file: large enough that events of 1 KiB leave little of one empty, small enough that a batch
-/// of one event does not write much more than itself.
+/// Large enough to fit events of 1 KiB well, small enough that a batch of one event writes little more.
 pub(super) const PAGE_BYTES: u32 = 8_192;
-/// Memory for pages of the writer, in KiB.
+/// Page cache of the writer.
 const CACHE_KIB: i32 = 32 * 1024;
 
-/// A plan must not depend on what was bound when it was made: one that does is made anew for every use, which
-/// costs more than the use itself.
+/// Keeps plans independent of bound values: otherwise SQLite plans again for every use, which costs more than the
+/// query.
 fn plan_once(connection: &Connection) -> Result<(), rusqlite::Error> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
 }
@@ -439,7 +432,7 @@ fn configure(connection: &Connection) -> Result<(), rusqlite::Error> {
     connection.busy_timeout(super::BUSY_MAX)?;
     plan_once(connection)?;
     connection.set_prepared_statement_cache_capacity(128);
-    // Only a new file takes this.
+    // Takes effect on new files only.
     connection.pragma_update(None, "page_size", PAGE_BYTES)?;
     connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
     connection.pragma_update(None, "synchronous", "full")?;
@@ -449,13 +442,12 @@ fn configure(connection: &Connection) -> Result<(), rusqlite::Error> {
     connection.pragma_update(None, "foreign_keys", false)
 }
 
-/// Takes the steps that the file has not seen, each in a transaction of its own.
-fn migrate(connection: &Connection, steps: &[Step]) -> Result<(), Fault> {
+fn migrate(connection: &Connection, steps: &[MigrationStep]) -> SqlResult<()> {
     let seen: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     for (number, step) in (1_u32..).zip(steps).skip_while(|(number, _)| *number <= seen) {
         let transaction = connection.unchecked_transaction()?;
         transaction.execute_batch(step.sql)?;
-        (step.carry)(&transaction)?;
+        (step.convert)(&transaction)?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", number)?;
         transaction.commit()?;
@@ -469,7 +461,7 @@ mod tests {
 
     use super::*;
 
-    fn made(steps: &[Step]) -> Connection {
+    fn made(steps: &[MigrationStep]) -> Connection {
         let connection = Connection::open_in_memory().expect("it opens");
         migrate(&connection, steps).expect("it migrates");
         connection
@@ -479,12 +471,12 @@ mod tests {
         connection.pragma_query_value(None, "user_version", |row| row.get(0)).expect("it has one")
     }
 
-    const OLD: [Step; 1] =
-        [Step::of("CREATE TABLE things (id INTEGER PRIMARY KEY); INSERT INTO things VALUES (7)")];
-    const NEW: [Step; 3] = [
+    const OLD: [MigrationStep; 1] =
+        [MigrationStep::of("CREATE TABLE things (id INTEGER PRIMARY KEY); INSERT INTO things VALUES (7)")];
+    const NEW: [MigrationStep; 3] = [
         OLD[0],
-        Step::of("ALTER TABLE things ADD COLUMN name TEXT NOT NULL DEFAULT 'x'"),
-        Step::of("UPDATE things SET name = name || id"),
+        MigrationStep::of("ALTER TABLE things ADD COLUMN name TEXT NOT NULL DEFAULT 'x'"),
+        MigrationStep::of("UPDATE things SET name = name || id"),
     ];
 
     #[test]
@@ -503,7 +495,7 @@ mod tests {
     #[test]
     fn a_step_that_fails_leaves_the_file_as_it_was() {
         let connection = made(&OLD);
-        let steps = [NEW[0], NEW[1], Step::of("DROP TABLE things; SELECT * FROM nothing")];
+        let steps = [NEW[0], NEW[1], MigrationStep::of("DROP TABLE things; SELECT * FROM nothing")];
         migrate(&connection, &steps).expect_err("the last step is none");
         assert_eq!(format(&connection), 2);
         let count: u32 =
@@ -528,7 +520,7 @@ mod tests {
             (database("theirs.db", "CREATE TABLE theirs (id)"),                    "not one of redrive's"),
             (database("other.db", "PRAGMA application_id = 7"),                    "not one of redrive's"),
             (database("versioned.db", "PRAGMA user_version = 1"),                  "not one of redrive's"),
-            (database("newer.db", &format!("{ours} PRAGMA user_version = 99")),    "has format 99, and this release knows formats up to 5"),
+            (database("newer.db", &format!("{ours} PRAGMA user_version = 99")),    "has format 99, but this release supports formats up to 5"),
         ];
         for (path, expected) in cases {
             let before = fs::read(&path).expect("it is there");

@@ -1,56 +1,52 @@
-//! Letters as commands see them, and what a filter says of queues, events and texts.
+//! Letters as commands see them, and filter conditions on queues, events and texts.
 
 use redrive_core::engine::QueueName;
 use redrive_core::event::Event;
-use redrive_core::event::attribute::{CorrelationId, SessionKey, Subject};
+use redrive_core::event::attribute::{CorrelationId, EventSubject, SessionKey};
 use redrive_core::ids::{ChannelName, DeliveryId};
 use rusqlite::{Connection, Row};
 
 use super::encode::place;
-use super::fault::Fault;
+use super::fault::SqlResult;
 use super::sql::Sql;
 use crate::store::letter::LetterFilter;
 
 pub(super) const OF_DELIVERY: &str = "SELECT l.number, l.delivery, l.kind, l.claim
     FROM deliveries d CROSS JOIN letters l ON l.delivery = d.seq WHERE d.seq = ?1 AND d.content = ?2";
 
-/// A letter as it is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Letter {
+pub(super) struct LetterRef {
     pub(super) number: i64,
     pub(super) delivery: i64,
     pub(super) kind: i64,
-    /// Means something only while that replay is open.
+    /// In force only while that replay is open.
     pub(super) claim: Option<i64>,
 }
 
-/// The letter of a delivery, if that is dead.
-pub(super) fn find(connection: &Connection, id: DeliveryId) -> Result<Option<Letter>, Fault> {
-    // Anybody may ask for any id.
+pub(super) fn find(connection: &Connection, id: DeliveryId) -> SqlResult<Option<LetterRef>> {
+    // Callers may pass any id.
     if i64::try_from(id.seq().get()).is_err() {
         return Ok(None);
     }
     connection.first(OF_DELIVERY, (place(id.seq()), id.content().cast_signed()), read_letter)
 }
 
-/// Whether there is such a delivery, whatever became of it.
-pub(super) fn is_delivery(connection: &Connection, id: DeliveryId) -> Result<bool, Fault> {
+pub(super) fn is_delivery(connection: &Connection, id: DeliveryId) -> SqlResult<bool> {
     let select = "SELECT 1 FROM deliveries WHERE seq = ?1 AND content = ?2";
     connection.has(select, (id.seq().get().cast_signed(), id.content().cast_signed()))
 }
 
-pub(super) fn read_letter(row: &Row<'_>) -> Result<Letter, Fault> {
-    Ok(Letter { number: row.get(0)?, delivery: row.get(1)?, kind: row.get(2)?, claim: row.get(3)? })
+pub(super) fn read_letter(row: &Row<'_>) -> SqlResult<LetterRef> {
+    Ok(LetterRef { number: row.get(0)?, delivery: row.get(1)?, kind: row.get(2)?, claim: row.get(3)? })
 }
 
-/// Whether a filter means letters of that queue.
 pub(super) fn queue_fits(filter: &LetterFilter, name: &QueueName) -> bool {
     let channel = name.channel.as_ref().map(ChannelName::as_str);
     filter.service.as_ref().is_none_or(|wanted| name.service.as_str() == wanted)
         && filter.channel.as_ref().is_none_or(|wanted| channel == Some(wanted))
 }
 
-/// Whether a filter means the letter of that event in what letters of one kind differ in, but for its text.
+/// Conditions in which letters of one kind differ, except the text.
 pub(super) fn event_fits(filter: &LetterFilter, event: &Event, replays: u32) -> bool {
     let LetterFilter { session, correlation_id, replays_below, .. } = filter;
     let its_session = event.session.as_ref().map(SessionKey::as_str);
@@ -60,16 +56,16 @@ pub(super) fn event_fits(filter: &LetterFilter, event: &Event, replays: u32) -> 
         && replays_below.is_none_or(|times| replays < times)
 }
 
-/// Whether a text is in an event with those data; it is in small letters.
+/// `text` is lower case.
 pub(super) fn is_in_event(event: &Event, data: &[u8], text: &str) -> bool {
     has(event.id.as_str(), text)
-        || event.subject.as_ref().map(Subject::as_str).is_some_and(|subject| has(subject, text))
+        || event.subject.as_ref().map(EventSubject::as_str).is_some_and(|subject| has(subject, text))
         || has(&String::from_utf8_lossy(data), text)
 }
 
-/// Whether a text has another one in it, which is in small letters, whatever its own case.
+/// `text` is lower case.
 pub(super) fn has(found: &str, text: &str) -> bool {
-    // Nearly all texts are plain, and then there is a quick way.
+    // Fast path.
     if found.is_ascii() {
         found.to_ascii_lowercase().contains(text)
     } else {

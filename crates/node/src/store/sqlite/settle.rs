@@ -1,22 +1,22 @@
-//! Settles deliveries: what an attempt came to, what becomes of those behind it, and what its replay counts.
+//! Settles deliveries: stores results, promotes the next of the session, updates the replay.
 
-use redrive_core::engine::{Death, Followers, Next, Settlement, Waiting};
+use redrive_core::engine::{DeadLetterInfo, NextState, PendingDelivery, SessionFollowers, Settlement};
 use redrive_core::event::Event;
 use redrive_core::ids::Seq;
 use redrive_core::policy::decide::History;
 use rusqlite::OptionalExtension;
 
 use super::encode::{self, nanos, place};
-use super::fault::Fault;
-use super::letters::Body;
+use super::fault::{SqlFault, SqlResult};
+use super::letters::NewLetter;
 use super::rows;
 use super::schema::state;
 use super::sql::Sql;
-use super::write::Work;
-use crate::store::Settled;
+use super::write::BatchWriter;
+use crate::store::SettleResult;
 
-/// Only what is at the head, and has had just so many attempts, is settled. (An update that returns these
-/// itself would keep them in a table of its own meanwhile, which costs more than looking first.)
+/// Matches only a head with that attempt count. (UPDATE … RETURNING would buffer rows in a temporary table, which
+/// costs more than a lookup.)
 pub(super) const FIND_HEAD: &str = "SELECT queue, lane, bytes, replay, linked FROM deliveries
     WHERE seq = ?1 AND content = ?2 AND attempts = ?3 AND state >= 0 AND state < 2";
 pub(super) const SETTLE_DELIVERED: &str = "UPDATE deliveries SET state = 3, attempts = ?2, due_at = NULL,
@@ -30,8 +30,7 @@ const INSERT_STORY: &str = "INSERT INTO attempts VALUES
 pub(super) const DYING: &str = "SELECT e.id, e.source, e.type, e.attributes, x'', d.subscription
     FROM deliveries d CROSS JOIN events e ON e.seq = d.event WHERE d.seq = ?1";
 
-/// A delivery that is settled.
-struct Found {
+struct HeadRow {
     queue: i64,
     lane: Option<i64>,
     bytes: i64,
@@ -39,129 +38,129 @@ struct Found {
     linked: Option<i64>,
 }
 
-/// What a replay's letter came to.
 #[derive(Clone, Copy)]
-pub(super) enum Came {
+pub(super) enum ReplayedOutcome {
     Delivered,
     Failed,
 }
 
-impl Work<'_> {
-    pub(super) fn settle(&mut self, settlement: &Settlement) -> Result<Settled, Fault> {
+impl BatchWriter<'_> {
+    pub(super) fn settle(&mut self, settlement: &Settlement) -> SqlResult<SettleResult> {
         let Settlement { delivery, attempts_before, .. } = settlement;
         let seq = delivery.seq();
         let wanted = (place(seq), delivery.content().cast_signed(), attempts_before);
         let read = |row: &rusqlite::Row<'_>| {
             let (queue, lane, bytes) = (row.get(0)?, row.get(1)?, row.get(2)?);
-            Ok(Found { queue, lane, bytes, replay: row.get(3)?, linked: row.get(4)? })
+            Ok(HeadRow { queue, lane, bytes, replay: row.get(3)?, linked: row.get(4)? })
         };
         let Some(found) = self.find_head.query_row(wanted, read).optional()? else {
-            return Ok(Settled::Stale);
+            return Ok(SettleResult::Stale);
         };
-        if let Some(story) = &settlement.story {
-            *self.told.entry(story.book).or_default() += 1;
+        if let Some(story) = &settlement.record {
+            *self.book_uses.entry(story.book).or_default() += 1;
         }
         if let Some(service) = &settlement.pause {
             self.pause(service, settlement.at)?;
         }
         let promoted = match &settlement.next {
-            Next::Ready => self.stays(settlement, (state::READY, None), 0)?,
-            Next::Starting => self.stays(settlement, (state::READY, None), 1)?,
-            Next::Due { at } => self.stays(settlement, (state::DUE, Some(nanos(*at))), 0)?,
-            Next::Delivered => self.delivered(settlement, &found)?,
-            Next::Dead(death) => self.died(settlement, death, &found)?,
+            NextState::Ready => self.mark_waiting(settlement, (state::READY, None), 0)?,
+            NextState::Starting => self.mark_waiting(settlement, (state::READY, None), 1)?,
+            NextState::Due { at } => self.mark_waiting(settlement, (state::DUE, Some(nanos(*at))), 0)?,
+            NextState::Delivered => self.mark_delivered(settlement, &found)?,
+            NextState::Dead(death) => self.mark_dead(settlement, death, &found)?,
         };
-        Ok(Settled::Written { promoted: promoted.map(Box::new) })
+        Ok(SettleResult::Written { promoted: promoted.map(Box::new) })
     }
 
-    /// It stays in its place.
-    fn stays(
+    fn mark_waiting(
         &self,
         settlement: &Settlement,
         (code, due_at): (i64, Option<i64>),
         starts: u32,
-    ) -> Result<Option<Waiting>, Fault> {
+    ) -> SqlResult<Option<PendingDelivery>> {
         let Settlement { delivery, attempts, history, book, at, .. } = settlement;
         let place = place(delivery.seq());
-        let (history, book) = (told_history(history), book.cast_signed());
+        let (history, book) = (stored_history(history), book.cast_signed());
         let values = (place, code, attempts, due_at, nanos(*at), starts, book, history);
         self.connection.run(SETTLE_OTHERWISE, values)?;
-        if let Some(story) = &settlement.story {
-            self.tell(delivery.seq(), &encode::story(story))?;
+        if let Some(story) = &settlement.record {
+            self.append_attempt(delivery.seq(), &encode::story(story))?;
         }
         Ok(None)
     }
 
-    /// Adds to what is told of a delivery.
-    pub(super) fn tell(&self, delivery: Seq, story: &[u8]) -> Result<(), Fault> {
+    pub(super) fn append_attempt(&self, delivery: Seq, story: &[u8]) -> SqlResult<()> {
         self.connection.run(INSERT_STORY, (place(delivery), story))
     }
 
-    fn delivered(&mut self, settlement: &Settlement, found: &Found) -> Result<Option<Waiting>, Fault> {
+    fn mark_delivered(
+        &mut self,
+        settlement: &Settlement,
+        found: &HeadRow,
+    ) -> SqlResult<Option<PendingDelivery>> {
         let Settlement { delivery, attempts, at, .. } = settlement;
         let place = place(delivery.seq());
-        let story = settlement.story.as_deref().map(encode::story);
+        let story = settlement.record.as_deref().map(encode::story);
         self.settle_delivered.execute((place, attempts, nanos(*at), story))?;
         self.state.names.uncount_waiting(found.queue, found.bytes.cast_unsigned())?.delivered += 1;
         self.ended.push(delivery.seq());
         if let Some(replay) = found.replay {
-            self.came_of(replay, place, found.lane, Came::Delivered)?;
+            self.count_replayed(replay, place, found.lane, ReplayedOutcome::Delivered)?;
         }
-        self.go_on(found.lane, found.replay.or(found.linked))
+        self.promote_after_end(found.lane, found.replay.or(found.linked))
     }
 
-    fn died(
+    fn mark_dead(
         &mut self,
         settlement: &Settlement,
-        death: &Death,
-        found: &Found,
-    ) -> Result<Option<Waiting>, Fault> {
+        death: &DeadLetterInfo,
+        found: &HeadRow,
+    ) -> SqlResult<Option<PendingDelivery>> {
         let Settlement { delivery, attempts, history, book, at, stop, .. } = settlement;
         let place = place(delivery.seq());
-        let story = settlement.story.as_deref().map(encode::story);
-        let (history, book) = (told_history(history), book.cast_signed());
+        let story = settlement.record.as_deref().map(encode::story);
+        let (history, book) = (stored_history(history), book.cast_signed());
         let code = match (death.followers, found.lane) {
-            (Followers::Wait, Some(_)) => state::HOLDING,
-            (Followers::Wait, None) | (Followers::GoOn, _) => state::DEAD,
+            (SessionFollowers::Wait, Some(_)) => state::HOLDING,
+            (SessionFollowers::Wait, None) | (SessionFollowers::Continue, _) => state::DEAD,
         };
         let values = (place, code, attempts, nanos(*at), book, history, story);
         self.connection.run(SETTLE_DEAD, values)?;
         self.state.names.uncount_waiting(found.queue, found.bytes.cast_unsigned())?.dead += 1;
         let (event, subscription) = self.event_of(place)?;
-        self.bury(Body { delivery: place, queue: found.queue, subscription }, &event, death, *at)?;
+        let (delivery, queue, event, died_at) = (place, found.queue, &event, *at);
+        self.add_letter(&NewLetter { delivery, queue, subscription, event, death, died_at })?;
         if let Some(replay) = found.replay {
             if let Some(stop) = stop.filter(|stop| stop.replay.0.cast_signed() == replay) {
                 self.stop(&stop)?;
             }
-            self.came_of(replay, place, found.lane, Came::Failed)?;
+            self.count_replayed(replay, place, found.lane, ReplayedOutcome::Failed)?;
         }
-        self.go_on(found.lane, found.replay.or(found.linked))
+        self.promote_after_end(found.lane, found.replay.or(found.linked))
     }
 
-    /// The event of a delivery without its data, and the subscription.
-    pub(super) fn event_of(&self, delivery: i64) -> Result<(Event, i64), Fault> {
+    /// Without its data.
+    pub(super) fn event_of(&self, delivery: i64) -> SqlResult<(Event, i64)> {
         let found = self.connection.first(DYING, [delivery], |row| Ok((rows::event(row)?, row.get(5)?)))?;
-        found.ok_or(Fault::unreadable("the event of a delivery"))
+        found.ok_or(SqlFault::unreadable("the event of a delivery"))
     }
 
-    /// The next of the session, now that this one has ended, or holds it; `returned` is its replay, or the event
-    /// that it is linked with.
-    pub(super) fn go_on(
+    /// Promotes the next of the session; `returned` is the replay or linked event of the ended delivery.
+    pub(super) fn promote_after_end(
         &mut self,
         lane: Option<i64>,
         returned: Option<i64>,
-    ) -> Result<Option<Waiting>, Fault> {
+    ) -> SqlResult<Option<PendingDelivery>> {
         match lane {
-            // It was never dead, nor is it there in place of a dead letter, so nothing holds its session.
+            // Neither dead before nor replacing a letter: nothing can hold its session.
             Some(lane) if returned.is_none() => self.promote(lane),
-            Some(lane) => self.move_on(lane),
+            Some(lane) => self.advance_lane(lane),
             None => Ok(None),
         }
     }
 }
 
-/// None for a delivery that has been through nothing.
-fn told_history(history: &History) -> Option<String> {
+fn stored_history(history: &History) -> Option<String> {
     let text = || serde_json::to_string(history).expect("a history has nothing that JSON has not");
     (*history != History::new()).then(text)
 }

@@ -1,75 +1,29 @@
-//! Statements in one line: each is prepared once for a connection, and found again by its text.
+//! One-line helpers for prepared statements, cached by their text.
 
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 
-use super::fault::Fault;
+use super::fault::{SqlFault, SqlResult};
 
-/// Runs statements.
 pub(super) trait Sql {
-    /// Runs a statement; gives the number of rows that it changed.
-    fn change(&self, sql: &str, values: impl Params) -> Result<usize, Fault>;
+    fn on(&self) -> &Connection;
 
-    /// Reads each row.
-    fn each(
-        &self,
-        sql: &str,
-        values: impl Params,
-        read: impl FnMut(&Row<'_>) -> Result<(), Fault>,
-    ) -> Result<(), Fault>;
-
-    /// Reads the first row, if there is one.
-    fn first<T>(
-        &self,
-        sql: &str,
-        values: impl Params,
-        read: impl FnOnce(&Row<'_>) -> Result<T, Fault>,
-    ) -> Result<Option<T>, Fault>;
-
-    /// The first column of the first row, if there is one.
-    fn find<T: FromSql>(&self, sql: &str, values: impl Params) -> Result<Option<T>, Fault>;
-
-    /// Whether there is a row.
-    fn has(&self, sql: &str, values: impl Params) -> Result<bool, Fault>;
-
-    /// Runs a statement.
-    fn run(&self, sql: &str, values: impl Params) -> Result<(), Fault> {
+    fn run(&self, sql: &str, values: impl Params) -> SqlResult<()> {
         self.change(sql, values).map(drop)
     }
 
-    /// The first column of a row that is there.
-    fn get<T: FromSql>(&self, sql: &str, values: impl Params) -> Result<T, Fault> {
-        self.find(sql, values)?.ok_or(Fault::Sqlite(rusqlite::Error::QueryReturnedNoRows))
-    }
-
-    /// All rows.
-    fn all<T>(
-        &self,
-        sql: &str,
-        values: impl Params,
-        mut read: impl FnMut(&Row<'_>) -> Result<T, Fault>,
-    ) -> Result<Vec<T>, Fault> {
-        let mut all = Vec::new();
-        self.each(sql, values, |row| {
-            all.push(read(row)?);
-            Ok(())
-        })?;
-        Ok(all)
-    }
-}
-
-impl Sql for Connection {
-    fn change(&self, sql: &str, values: impl Params) -> Result<usize, Fault> {
-        Ok(self.prepare_cached(sql)?.execute(values)?)
+    /// Returns the number of changed rows.
+    fn change(&self, sql: &str, values: impl Params) -> SqlResult<usize> {
+        Ok(self.on().prepare_cached(sql)?.execute(values)?)
     }
 
     fn each(
         &self,
         sql: &str,
         values: impl Params,
-        mut read: impl FnMut(&Row<'_>) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
-        let mut statement = self.prepare_cached(sql)?;
+        mut read: impl FnMut(&Row<'_>) -> SqlResult<()>,
+    ) -> SqlResult<()> {
+        let mut statement = self.on().prepare_cached(sql)?;
         let mut rows = statement.query(values)?;
         while let Some(row) = rows.next()? {
             read(row)?;
@@ -77,22 +31,48 @@ impl Sql for Connection {
         Ok(())
     }
 
+    fn all<T>(
+        &self,
+        sql: &str,
+        values: impl Params,
+        mut read: impl FnMut(&Row<'_>) -> SqlResult<T>,
+    ) -> SqlResult<Vec<T>> {
+        let mut all = Vec::new();
+        self.each(sql, values, |row| {
+            all.push(read(row)?);
+            Ok(())
+        })?;
+        Ok(all)
+    }
+
     fn first<T>(
         &self,
         sql: &str,
         values: impl Params,
-        read: impl FnOnce(&Row<'_>) -> Result<T, Fault>,
-    ) -> Result<Option<T>, Fault> {
-        let mut statement = self.prepare_cached(sql)?;
+        read: impl FnOnce(&Row<'_>) -> SqlResult<T>,
+    ) -> SqlResult<Option<T>> {
+        let mut statement = self.on().prepare_cached(sql)?;
         let mut rows = statement.query(values)?;
         rows.next()?.map(read).transpose()
     }
 
-    fn find<T: FromSql>(&self, sql: &str, values: impl Params) -> Result<Option<T>, Fault> {
-        Ok(self.prepare_cached(sql)?.query_row(values, |row| row.get(0)).optional()?)
+    /// First column of the first row.
+    fn find<T: FromSql>(&self, sql: &str, values: impl Params) -> SqlResult<Option<T>> {
+        Ok(self.on().prepare_cached(sql)?.query_row(values, |row| row.get(0)).optional()?)
     }
 
-    fn has(&self, sql: &str, values: impl Params) -> Result<bool, Fault> {
-        Ok(self.prepare_cached(sql)?.exists(values)?)
+    /// First column of a row that must exist.
+    fn get<T: FromSql>(&self, sql: &str, values: impl Params) -> SqlResult<T> {
+        self.find(sql, values)?.ok_or(SqlFault::Sqlite(rusqlite::Error::QueryReturnedNoRows))
+    }
+
+    fn has(&self, sql: &str, values: impl Params) -> SqlResult<bool> {
+        Ok(self.on().prepare_cached(sql)?.exists(values)?)
+    }
+}
+
+impl Sql for Connection {
+    fn on(&self) -> &Connection {
+        self
     }
 }

@@ -1,5 +1,4 @@
-//! What the writer keeps in memory of its file: the one row of numbers, names with their counters, and the
-//! latest hashes.
+//! State of the writer in memory: counters, names, recent hashes.
 
 use redrive_core::ids::Seq;
 use redrive_core::time::Timestamp;
@@ -7,70 +6,68 @@ use rusqlite::Connection;
 
 use super::dedup::Dedup;
 use super::encode::{nanos, place, seq, time};
-use super::fault::Fault;
+use super::fault::SqlResult;
 use super::letters;
-use super::names::Names;
-use super::retention::Round;
+use super::names::NameTable;
+use super::retention::RetentionCursor;
 use super::sql::Sql;
 
-/// All of it.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct StoreState {
     pub(super) meta: Meta,
-    pub(super) names: Names,
+    pub(super) names: NameTable,
     pub(super) dedup: Dedup,
-    /// The largest number that a letter has been given.
     pub(super) last_letter: i64,
-    /// How far the look for old letters has come.
-    pub(super) round: Round,
+    pub(super) round: RetentionCursor,
 }
 
-/// The numbers that are written with every batch.
+/// Written with every batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Meta {
     pub(super) seed: u64,
-    /// The last place given.
     pub(super) last: Seq,
-    /// Events that are kept whole.
+    /// Stored with their content.
     pub(super) events: u64,
-    /// Those of them that nobody wanted.
     pub(super) unrouted: u64,
-    /// A run has begun that has not been closed.
+    /// A run that has not been closed.
     pub(super) running: bool,
     pub(super) alive_at: Option<Timestamp>,
-    /// Up to here events were found older than ids are kept.
+    /// Events up to here are past the retention of ids.
     pub(super) ids_checked: Seq,
-    /// How many books have come.
     pub(super) books_turn: i64,
 }
 
-impl State {
-    pub(super) fn load(connection: &Connection, run_length: usize) -> Result<Self, Fault> {
+impl StoreState {
+    pub(super) fn load(connection: &Connection, run_length: usize) -> SqlResult<Self> {
         let meta = Meta::load(connection)?;
         let dedup = Dedup::load(connection, meta.seed, run_length)?;
         let last_letter = letters::last_number(connection)?;
-        Ok(Self { meta, names: Names::load(connection)?, dedup, last_letter, round: Round::default() })
+        Ok(Self {
+            meta,
+            names: NameTable::load(connection)?,
+            dedup,
+            last_letter,
+            round: RetentionCursor::default(),
+        })
     }
 
-    /// Writes what has changed, at the end of a transaction.
-    pub(super) fn save(&mut self, connection: &Connection) -> Result<(), Fault> {
+    pub(super) fn save(&mut self, connection: &Connection) -> SqlResult<()> {
         self.names.save(connection)?;
         self.dedup.save(connection)?;
         self.meta.save(connection)
     }
 
-    /// Forgets what a transaction has changed that is gone.
-    pub(super) fn roll_back(&mut self, connection: &Connection) -> Result<(), Fault> {
+    pub(super) fn roll_back(&mut self, connection: &Connection) -> SqlResult<()> {
         self.dedup.roll_back();
         self.meta = Meta::load(connection)?;
-        self.names = Names::load(connection)?;
+        self.names = NameTable::load(connection)?;
         self.last_letter = letters::last_number(connection)?;
         Ok(())
     }
 }
 
 impl Meta {
-    pub(super) fn load(connection: &Connection) -> Result<Self, Fault> {
+    pub(super) fn load(connection: &Connection) -> SqlResult<Self> {
         let select =
             "SELECT seed, last_seq, events, unrouted, running, alive_at, ids_checked, books_turn FROM meta";
         let read = |row: &rusqlite::Row<'_>| {
@@ -88,7 +85,7 @@ impl Meta {
         Ok(connection.prepare_cached(select)?.query_row([], read)?)
     }
 
-    fn save(&self, connection: &Connection) -> Result<(), Fault> {
+    fn save(&self, connection: &Connection) -> SqlResult<()> {
         let update = "UPDATE meta SET last_seq = ?1, events = ?2, unrouted = ?3, running = ?4, alive_at = ?5,
             ids_checked = ?6, books_turn = ?7";
         connection.run(

@@ -6,7 +6,7 @@ mod select;
 
 use rusqlite::Connection;
 
-use super::{held, names, notes, reader, rows, schema};
+use super::{changes, names, reader, rows, schema, session_order};
 
 /// How SQLite answers a query: one line a table.
 fn plan(connection: &Connection, sql: &str) -> String {
@@ -30,8 +30,8 @@ fn no_query_goes_through_a_table_that_grows() {
         ("what is due",         rows::DUE_PAGE,      "SEARCH deliveries USING INDEX due (queue=? AND due_at<?)"),
         ("when the next is",    rows::NEXT_DUE,      "SEARCH deliveries USING COVERING INDEX due (queue=? AND due_at>?)"),
         ("a delivery",          rows::WAITING,       "SEARCH d USING INTEGER PRIMARY KEY (rowid=?); SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"),
-        ("the head of a session", held::HEAD_OF_LANE, "SEARCH deliveries USING INDEX lanes (lane=?)"),
-        ("what is parked",      notes::RELEASE,      "SEARCH deliveries USING INDEX due (queue=? AND due_at=?)"),
+        ("the head of a session", session_order::HEAD_OF_LANE, "SEARCH deliveries USING INDEX lanes (lane=?)"),
+        ("what is parked",      changes::RELEASE,      "SEARCH deliveries USING INDEX due (queue=? AND due_at=?)"),
         ("how much is parked",  names::PARKED,       "SEARCH deliveries USING COVERING INDEX due (queue=? AND due_at=?)"),
         ("and what is behind",  names::BEHIND_PARKED, "CO-ROUTINE head; SEARCH deliveries USING INDEX due (queue=? AND due_at=?); SCAN head; SEARCH d USING COVERING INDEX lanes (lane=?)"),
         ("a list of the ready", reader::list::READY,  "SEARCH deliveries USING COVERING INDEX ready (queue=? AND rowid<?)"),

@@ -1,15 +1,14 @@
-//! Writes a batch, within a transaction: settlements, then submissions, then notes, commands and steps of
-//! replays.
+//! Writes a batch within a transaction.
 //!
-//! An event that goes well costs two rows and one change of a row: itself, its delivery, and that it was
-//! delivered, story and all. What a batch has in common is written once, at its end.
+//! A delivered event costs two inserts and one update: event, delivery, and its result with the attempt record.
+//! What the batch has in common is written once at the end.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use redrive_core::engine::{Death, Followers, QueueName, Waiting};
+use redrive_core::engine::{DeadLetterInfo, PendingDelivery, QueueName, SessionFollowers};
 use redrive_core::event::Event;
-use redrive_core::event::copies::Remembered;
+use redrive_core::event::copy_rule::RememberedKeys;
 use redrive_core::event::idempotency;
 use redrive_core::ids::{DeliveryId, Seq, ServiceName};
 use redrive_core::policy::decide::History;
@@ -17,17 +16,19 @@ use redrive_core::time::Timestamp;
 use rusqlite::{CachedStatement, Connection, Row};
 
 use super::encode::{self, Integrity, nanos, place, seq, time};
-use super::fault::Fault;
-use super::letters::Body;
+use super::fault::{SqlFault, SqlResult};
+use super::letters::NewLetter;
 use super::names::QueueIndex;
 use super::schema::{state, whole};
 use super::sql::Sql;
-use super::state::State;
+use super::state::StoreState;
 use super::{rows, settle};
-use crate::store::admit::{self, Admitted, Backlog, Earlier, Fit, Ledger, NewKey};
-use crate::store::door::By;
-use crate::store::letter::GivenCommand;
-use crate::store::{Addressee, Batch, Refusal, Submission, Submitted, Taken, Written, derive};
+use crate::store::access_store::AuditActor;
+use crate::store::admit::{self, AdmissionLedger, Backlog, BacklogFit, EarlierEvent, EventAdmission, NewKey};
+use crate::store::letter::CommandRequest;
+use crate::store::{
+    AcceptedEvent, Addressee, BatchResult, Submission, SubmissionRefusal, SubmittedEvent, WriteBatch, derive,
+};
 
 const FIND_EVENT: &str = "SELECT id, source, content, deliveries, received_at, whole FROM events
     WHERE seq = ?1";
@@ -35,39 +36,38 @@ const INSERT_EVENT: &str = "INSERT INTO events VALUES (?1, ?2, ?3, NULL, ?4, ?10
 const INSERT_DELIVERY: &str = "INSERT INTO deliveries VALUES
     (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, NULL, ?10, 0, NULL, NULL, ?11, NULL, ?12, ?13, ?14)";
 
-/// Writes it.
 pub(super) fn write(
     connection: &Connection,
-    state: &mut State,
-    batch: &Batch,
+    state: &mut StoreState,
+    batch: &WriteBatch,
     now: Timestamp,
-) -> Result<Written, Fault> {
-    let mut work = Work::new(connection, state, now)?;
-    let mut written = Written::default();
+) -> SqlResult<BatchResult> {
+    let mut work = BatchWriter::new(connection, state, now)?;
+    let mut written = BatchResult::default();
     for settlement in &batch.settlements {
         written.settled.push(work.settle(settlement)?);
     }
     for submission in &batch.submissions {
-        written.submitted.push(work.submit(submission, &mut written.waiting)?);
+        written.submitted.push(work.submit(submission)?);
     }
-    for note in &batch.notes {
-        work.note(note, &mut written.waiting)?;
+    for change in &batch.changes {
+        work.apply_change(change)?;
     }
-    for GivenCommand { command, by } in &batch.commands {
-        work.acting = by.clone();
-        work.command(command, &mut written.waiting)?;
+    for CommandRequest { command, by } in &batch.commands {
+        work.actor = by.clone();
+        work.command(command)?;
     }
-    work.acting = By::nobody();
+    work.actor = AuditActor::unknown();
     for advance in &batch.advances {
-        written.advanced.push(work.advance(advance, &mut written.waiting)?);
+        written.advanced.push(work.advance(advance)?);
     }
-    // Every batch is a sign of life; chores are none.
+    // Every batch is a heartbeat; housekeeping is not.
     work.state.meta.alive_at = work.state.meta.alive_at.max(Some(now));
+    written.waiting = std::mem::take(&mut work.ready);
     work.finish()?;
     Ok(written)
 }
 
-/// A delivery that is being written.
 pub(super) struct NewDelivery {
     pub(super) event: Seq,
     pub(super) queue: QueueIndex,
@@ -77,17 +77,16 @@ pub(super) struct NewDelivery {
     pub(super) state: i64,
     pub(super) written_at: Timestamp,
     pub(super) attempts: u32,
-    /// Of the attempt that ended it.
+    /// Of the last attempt.
     pub(super) story: Option<Vec<u8>>,
     pub(super) replays: Option<u32>,
-    /// Its place in the order of its session, if that is not its own.
+    /// Its place in the session, if not its own number.
     pub(super) turn: Option<i64>,
-    /// The event of the letter that it takes the place of.
+    /// The event whose letter it replaces.
     pub(super) linked: Option<i64>,
 }
 
 impl NewDelivery {
-    /// One that nothing has happened to.
     pub(super) const fn new(
         event: Seq,
         queue: QueueIndex,
@@ -101,37 +100,37 @@ impl NewDelivery {
     }
 }
 
-/// A batch under way.
-pub(super) struct Work<'a> {
+pub(super) struct BatchWriter<'a> {
     pub(super) connection: &'a Connection,
-    pub(super) state: &'a mut State,
+    pub(super) state: &'a mut StoreState,
     pub(super) now: Timestamp,
-    /// Who gave the command that is being carried out.
-    pub(super) acting: By,
-    // Kept at hand, since finding a statement by its text costs as much as running some.
+    pub(super) actor: AuditActor,
+    // Prepared up front: finding a statement by its text costs as much as running it.
     find_event: CachedStatement<'a>,
     insert_event: CachedStatement<'a>,
     insert_delivery: CachedStatement<'a>,
     pub(super) find_head: CachedStatement<'a>,
     pub(super) settle_delivered: CachedStatement<'a>,
-    /// What has ended and may be deleted some day.
+    /// Deliveries that may start now.
+    pub(super) ready: Vec<PendingDelivery>,
+    /// To be deleted after retention.
     pub(super) ended: Vec<Seq>,
-    /// Stories told, by the book that they name.
-    pub(super) told: BTreeMap<u64, i64>,
+    /// How many more or fewer attempt records name each rule book.
+    pub(super) book_uses: BTreeMap<u64, i64>,
 }
 
-impl Ledger for Work<'_> {
-    type Error = Fault;
+impl AdmissionLedger for BatchWriter<'_> {
+    type Error = SqlFault;
 
-    fn find(&mut self, event: &Event, content: u64) -> Result<Option<Earlier>, Fault> {
+    fn find(&mut self, event: &Event, content: u64) -> SqlResult<Option<EarlierEvent>> {
         let key = event.dedup_key();
         let hash = self.state.dedup.hash(key);
-        let mut found: Option<Earlier> = None;
+        let mut found: Option<EarlierEvent> = None;
         for at in self.state.dedup.candidates(self.connection, hash)? {
             let mut rows = self.find_event.query([place(at)])?;
-            // A run remembers events until all of them are gone.
+            // A run outlives some of its events.
             let Some(row) = rows.next()? else { continue };
-            // An event that a letter from elsewhere brought was not sent, and keeps nothing out that is.
+            // Imported events do not make sent ones duplicates.
             let was_sent = row.get::<_, i64>(5)? != whole::IMPORTED;
             if was_sent && rows::text(row, 0)? == key.event_id && rows::text(row, 1)? == key.source {
                 let earlier = earlier(at, row)?;
@@ -141,7 +140,7 @@ impl Ledger for Work<'_> {
         Ok(found)
     }
 
-    fn find_key(&mut self, key: &[u8], now: Timestamp) -> Result<Option<Earlier>, Fault> {
+    fn find_key(&mut self, key: &[u8], now: Timestamp) -> SqlResult<Option<EarlierEvent>> {
         let select = "SELECT event, until FROM delivery_keys WHERE key = ?1";
         let found = self.connection.first(select, [key], |row| Ok((seq(row.get(0)?), time(row.get(1)?))))?;
         let Some((at, until)) = found else { return Ok(None) };
@@ -151,9 +150,9 @@ impl Ledger for Work<'_> {
         if !is_kept && until <= now {
             return Ok(None);
         }
-        // The key may be all that is left of it.
-        let remembered = Remembered { last_at: now, kept: false };
-        let gone = Earlier { seq: at, content: 0, deliveries: 1, accepted_at: now, remembered };
+        // Only the key may be left.
+        let remembered = RememberedKeys { last_at: now, kept: false };
+        let gone = EarlierEvent { seq: at, content: 0, deliveries: 1, accepted_at: now, remembered };
         Ok(Some(found.unwrap_or(gone)))
     }
 
@@ -162,70 +161,71 @@ impl Ledger for Work<'_> {
     }
 }
 
-impl<'a> Work<'a> {
+impl<'a> BatchWriter<'a> {
     pub(super) fn new(
         connection: &'a Connection,
-        state: &'a mut State,
+        state: &'a mut StoreState,
         now: Timestamp,
-    ) -> Result<Self, Fault> {
+    ) -> SqlResult<Self> {
         Ok(Self {
             connection,
             state,
             now,
-            acting: By::nobody(),
+            actor: AuditActor::unknown(),
             find_event: connection.prepare_cached(FIND_EVENT)?,
             insert_event: connection.prepare_cached(INSERT_EVENT)?,
             insert_delivery: connection.prepare_cached(INSERT_DELIVERY)?,
             find_head: connection.prepare_cached(settle::FIND_HEAD)?,
             settle_delivered: connection.prepare_cached(settle::SETTLE_DELIVERED)?,
+            ready: Vec::new(),
             ended: Vec::new(),
-            told: BTreeMap::new(),
+            book_uses: BTreeMap::new(),
         })
     }
 
     fn submit(
         &mut self,
         submission: &Submission,
-        waiting: &mut Vec<Waiting>,
-    ) -> Result<Result<Vec<Taken>, Refusal>, Fault> {
+    ) -> SqlResult<Result<Vec<AcceptedEvent>, SubmissionRefusal>> {
         let last = self.state.meta.last;
         let admitted = match admit::admit(self, submission, last, self.now)? {
             Ok(admitted) => admitted,
             Err(refusal) => return Ok(Err(refusal)),
         };
         let mut taken = Vec::with_capacity(submission.events.len());
-        for (Submitted { event, routes }, admitted) in submission.events.iter().zip(admitted) {
+        for (SubmittedEvent { event, routes }, admitted) in submission.events.iter().zip(admitted) {
             let new = match admitted {
-                Admitted::New(new) => new,
-                Admitted::Known(known) => {
+                EventAdmission::New(new) => new,
+                EventAdmission::Known(known) => {
                     taken.push(known);
                     continue;
                 }
             };
             let now_taken = new.taken(self.now);
             taken.push(now_taken);
-            self.keep_event(event, new.content, now_taken.deliveries, whole::SENT)?;
+            self.write_event(event, new.content, now_taken.deliveries, whole::SENT)?;
             if routes.is_empty() {
                 self.state.meta.unrouted += 1;
                 self.ended.push(new.seq);
             }
             for (addressee, fit) in routes.iter().zip(new.fits) {
                 let Some(fit) = fit else { continue };
-                waiting.extend(self.add_delivery(new.seq, (event, Integrity::Intact), addressee, fit)?);
+                let ready = self.add_delivery(new.seq, (event, Integrity::Intact), addressee, fit)?;
+                self.ready.extend(ready);
             }
-            self.keep_keys(new.seq, &new.keys)?;
+            self.write_keys(new.seq, &new.keys)?;
         }
         Ok(Ok(taken))
     }
 
-    /// Writes an event at the next place, which is given; `whole` is one of [`whole`].
-    pub(super) fn keep_event(
+    /// Assigns the next sequence number; `whole` is one of [`whole`].
+    pub(super) fn write_event(
         &mut self,
         event: &Event,
         content: u64,
         deliveries: u32,
         whole: i64,
-    ) -> Result<Seq, Fault> {
+    ) -> SqlResult<Seq> {
         let seq = self.state.meta.last.next();
         let hash = self.state.dedup.hash(event.dedup_key());
         self.state.dedup.add(hash, seq);
@@ -246,8 +246,7 @@ impl<'a> Work<'a> {
         Ok(seq)
     }
 
-    /// Writes a delivery at the next place.
-    pub(super) fn insert_delivery(&mut self, event: &Event, new: &NewDelivery) -> Result<DeliveryId, Fault> {
+    pub(super) fn insert_delivery(&mut self, event: &Event, new: &NewDelivery) -> SqlResult<DeliveryId> {
         let seq = self.state.meta.last.next();
         self.state.meta.last = seq;
         let queue = self.state.names.queue(new.queue);
@@ -272,8 +271,7 @@ impl<'a> Work<'a> {
         Ok(id)
     }
 
-    /// Writes what the deliveries of an event are known by from now on.
-    pub(super) fn keep_keys(&mut self, event: Seq, keys: &[NewKey]) -> Result<(), Fault> {
+    pub(super) fn write_keys(&mut self, event: Seq, keys: &[NewKey]) -> SqlResult<()> {
         for NewKey { key, until } in keys {
             let insert = "INSERT OR REPLACE INTO delivery_keys VALUES (?1, ?2, ?3)";
             self.connection.run(insert, (key, place(event), nanos(*until)))?;
@@ -281,14 +279,14 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Adds a delivery at the next place; says what may start now.
+    /// Returns the delivery if it may start now.
     pub(super) fn add_delivery(
         &mut self,
         event_seq: Seq,
         (event, integrity): (&Arc<Event>, Integrity),
         to: &Addressee,
-        fit: Fit,
-    ) -> Result<Option<Waiting>, Fault> {
+        fit: BacklogFit,
+    ) -> SqlResult<Option<PendingDelivery>> {
         let lane = derive::lane(self.state.meta.seed, to, event).map(u64::cast_signed);
         let queue = self.state.names.queue_for(self.connection, &to.queue)?;
         let subscription = self.state.names.subscription(self.connection, &to.subscription)?;
@@ -297,13 +295,13 @@ impl<'a> Work<'a> {
         let id = self.insert_delivery(event, &new)?;
         if let Some(death) = &death {
             self.state.names.counts(queue).dead += 1;
-            let body =
-                Body { delivery: place(id.seq()), queue: self.state.names.queue(queue).id, subscription };
-            self.bury(body, event, death, self.now)?;
+            let (delivery, died_at) = (place(id.seq()), self.now);
+            let queue = self.state.names.queue(queue).id;
+            self.add_letter(&NewLetter { delivery, queue, subscription, event, death, died_at })?;
         } else {
             self.state.names.count_waiting(queue, event.data.len() as u64, code);
         }
-        let waiting = Waiting {
+        let waiting = PendingDelivery {
             id,
             queue: Arc::clone(&to.queue),
             event: Arc::clone(event),
@@ -320,12 +318,19 @@ impl<'a> Work<'a> {
         Ok((code == state::READY).then_some(waiting))
     }
 
-    /// What the delivery at the next place is in its session, and why it is dead if it is at once.
-    fn place(&mut self, lane: Option<i64>, to: &Addressee, fit: Fit) -> Result<(i64, Option<Death>), Fault> {
+    /// State of a new delivery in its session, and why it is dead if it is.
+    fn place(
+        &mut self,
+        lane: Option<i64>,
+        to: &Addressee,
+        fit: BacklogFit,
+    ) -> SqlResult<(i64, Option<DeadLetterInfo>)> {
         let head = lane.map(|lane| self.head_of_lane(lane)).transpose()?.flatten();
         let death = match (fit, lane, head) {
-            (Fit::Waits, None, _) | (Fit::Waits, Some(_), None) => return Ok((state::READY, None)),
-            (Fit::Waits, Some(lane), Some(head)) => {
+            (BacklogFit::Waits, None, _) | (BacklogFit::Waits, Some(_), None) => {
+                return Ok((state::READY, None));
+            }
+            (BacklogFit::Waits, Some(lane), Some(head)) => {
                 let holder = if head.may_be_held { self.held(lane)? } else { None };
                 if holder.is_none_or(|held| held.behind < to.bound.per_session_max) {
                     if holder.is_some() {
@@ -335,12 +340,14 @@ impl<'a> Work<'a> {
                 }
                 derive::session_overflow(to)
             }
-            (Fit::Overflows, _, _) => derive::overflow(to),
+            (BacklogFit::Overflows, _, _) => derive::overflow(to),
         };
         match (death.followers, lane) {
-            (Followers::GoOn, _) | (Followers::Wait, None) => Ok((state::DEAD, Some(death))),
-            (Followers::Wait, Some(lane)) => {
-                // Behind others it holds nobody yet: its turn comes.
+            (SessionFollowers::Continue, _) | (SessionFollowers::Wait, None) => {
+                Ok((state::DEAD, Some(death)))
+            }
+            (SessionFollowers::Wait, Some(lane)) => {
+                // Behind others it holds nothing yet.
                 if head.is_none() {
                     self.hold(lane, place(self.state.meta.last.next()))?;
                 }
@@ -349,35 +356,34 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Writes what the batch has in common.
-    pub(super) fn finish(self) -> Result<(), Fault> {
-        let Self { connection, state, now, ended, told, .. } = self;
+    pub(super) fn finish(self) -> SqlResult<()> {
+        let Self { connection, state, now, ended, book_uses, .. } = self;
         if !ended.is_empty() {
             connection
                 .run("INSERT INTO ending VALUES (NULL, ?1, ?2)", (nanos(now), encode::places(ended)))?;
         }
-        count_stories(connection, &told)?;
+        count_book_uses(connection, &book_uses)?;
         state.save(connection)
     }
 }
 
-/// What a row of [`FIND_EVENT`] says of the event at that place.
-fn earlier(at: Seq, row: &Row<'_>) -> Result<Earlier, Fault> {
+/// From a row of [`FIND_EVENT`].
+fn earlier(at: Seq, row: &Row<'_>) -> SqlResult<EarlierEvent> {
     let accepted_at = time(row.get(4)?);
-    Ok(Earlier {
+    Ok(EarlierEvent {
         seq: at,
         content: row.get::<_, i64>(2)?.cast_unsigned(),
         deliveries: row.get(3)?,
         accepted_at,
-        remembered: Remembered { last_at: accepted_at, kept: row.get::<_, i64>(5)? != whole::ID_ALONE },
+        remembered: RememberedKeys { last_at: accepted_at, kept: row.get::<_, i64>(5)? != whole::ID_ALONE },
     })
 }
 
-/// Adds to how many stories name which book.
-pub(super) fn count_stories(connection: &Connection, told: &BTreeMap<u64, i64>) -> Result<(), Fault> {
+/// Updates how many attempt records name each rule book.
+pub(super) fn count_book_uses(connection: &Connection, book_uses: &BTreeMap<u64, i64>) -> SqlResult<()> {
     let upsert = "INSERT INTO books VALUES (?1, 0, ?2, NULL)
         ON CONFLICT (hash) DO UPDATE SET stories = stories + excluded.stories";
-    for (book, count) in told {
+    for (book, count) in book_uses {
         connection.run(upsert, (book.cast_signed(), count))?;
     }
     Ok(())

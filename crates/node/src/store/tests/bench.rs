@@ -5,23 +5,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use redrive_core::book::model::Order;
-use redrive_core::engine::story::{End, Story, Told};
-use redrive_core::engine::{Death, Followers, Load, Next, Page, QueueName, Settlement, Waiting, Wanted};
+use redrive_core::book::model::DeliveryOrder;
+use redrive_core::engine::attempt_record::{AttemptEnd, AttemptRecord, RecordedVerdict};
+use redrive_core::engine::{
+    DeadLetterInfo, LoadRequest, LoadScope, LoadedPage, NextState, PendingDelivery, QueueName,
+    SessionFollowers, Settlement,
+};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{ContentType, EventId, EventSource, EventType, SessionKey};
-use redrive_core::event::copies::Copies;
+use redrive_core::event::copy_rule::CopyRule;
 use redrive_core::ids::{Attempt, ChannelName, DeliveryId, Seq, ServiceName};
 use redrive_core::letters::envelope::Tier;
 use redrive_core::letters::fingerprint::Fingerprint;
-use redrive_core::policy::category::{Category, Code, codes};
+use redrive_core::policy::category::{Category, FailureCode, codes};
 use redrive_core::policy::decide::History;
 use redrive_core::time::Timestamp;
 
 use super::checks;
 use crate::store::{
-    Addressee, Batch, Counts, DeliveryState, DeliveryView, EventKey, Filter, Keep, Note, QueueCounts, Reader,
-    Recovered, Refusal, Settled, Store, Submission, Submitted, Taken, WaitingBound, WhenFull, Written,
+    AcceptedEvent, Addressee, BatchResult, DeliveryFilter, DeliveryState, DeliveryView, EventKey,
+    OverflowPolicy, QueueCounts, RecoveredState, RetentionRules, SettleResult, StateChange, Store,
+    StoreCounts, StoreReader, Submission, SubmissionRefusal, SubmittedEvent, WaitingBound, WriteBatch,
 };
 
 /// Services whose names begin so keep the order of sessions.
@@ -33,7 +37,7 @@ pub(super) const ROOMY: WaitingBound = WaitingBound {
     deliveries_max: 1_000_000,
     bytes_max: 1 << 40,
     per_session_max: 1_000_000,
-    when_full: WhenFull::Refuse,
+    when_full: OverflowPolicy::Refuse,
 };
 /// The book that stories name, unless a scenario says otherwise.
 pub(super) const BOOK: u64 = 0xfeed_face_cafe_beef;
@@ -42,7 +46,7 @@ pub(super) const BOOK: u64 = 0xfeed_face_cafe_beef;
 pub(super) struct Bench {
     open: Box<dyn Fn() -> Box<dyn Store>>,
     store: Option<Box<dyn Store>>,
-    reader: Option<Box<dyn Reader>>,
+    reader: Option<Box<dyn StoreReader>>,
     pub(super) now: Timestamp,
 }
 
@@ -84,11 +88,11 @@ pub(super) fn in_session(id: &str, session: &str) -> Event {
 }
 
 /// Whether a service of that name keeps the order of sessions.
-pub(super) fn order_of(name: &str) -> Order {
+pub(super) fn order_of(name: &str) -> DeliveryOrder {
     match name {
-        name if name.starts_with(ORDERED) => Order::Session,
-        name if name.starts_with(STRICT) => Order::SessionStrict,
-        _ => Order::None,
+        name if name.starts_with(ORDERED) => DeliveryOrder::Session,
+        name if name.starts_with(STRICT) => DeliveryOrder::SessionStrict,
+        _ => DeliveryOrder::None,
     }
 }
 
@@ -100,27 +104,27 @@ pub(super) fn addressee(name: &str) -> Addressee {
         letter_name: format!("_{name}.deadletter").into(),
         consumer_group: name.into(),
         bound: ROOMY,
-        copies: Copies { ttl: Duration::MAX, ..Copies::default() },
+        copies: CopyRule { ttl: Duration::MAX, ..CopyRule::default() },
     }
 }
 
 /// The event with those who want it: names with blanks between them.
-pub(super) fn to(names: &str, event: Event) -> Submitted {
-    Submitted { event: Arc::new(event), routes: names.split_whitespace().map(addressee).collect() }
+pub(super) fn to(names: &str, event: Event) -> SubmittedEvent {
+    SubmittedEvent { event: Arc::new(event), routes: names.split_whitespace().map(addressee).collect() }
 }
 
 /// The same with a bound.
-pub(super) fn bounded(submitted: Submitted, bound: WaitingBound) -> Submitted {
+pub(super) fn bounded(submitted: SubmittedEvent, bound: WaitingBound) -> SubmittedEvent {
     let bounded = |addressee: Addressee| Addressee { bound, ..addressee };
-    Submitted { routes: submitted.routes.into_iter().map(bounded).collect(), ..submitted }
+    SubmittedEvent { routes: submitted.routes.into_iter().map(bounded).collect(), ..submitted }
 }
 
-pub(super) fn death() -> Death {
-    let code = Code::of(codes::MAX_RETRIES_EXCEEDED);
-    let failure_code = Code::of(codes::BAD_GATEWAY);
+pub(super) fn death() -> DeadLetterInfo {
+    let code = FailureCode::of(codes::MAX_RETRIES_EXCEEDED);
+    let failure_code = FailureCode::of(codes::BAD_GATEWAY);
     let message = "502 from the shop".to_owned();
     let fingerprint = Fingerprint::of(&service("svc"), Category::Transient, &failure_code, &message);
-    Death {
+    DeadLetterInfo {
         category: Category::Transient,
         code,
         failure_code,
@@ -129,17 +133,17 @@ pub(super) fn death() -> Death {
         fingerprint,
         name: "_q.deadletter".to_owned(),
         consumer_group: "q".to_owned(),
-        followers: Followers::GoOn,
+        followers: SessionFollowers::Continue,
     }
 }
 
-pub(super) fn dead() -> Next {
-    Next::Dead(Box::new(death()))
+pub(super) fn dead() -> NextState {
+    NextState::Dead(Box::new(death()))
 }
 
 /// The story of one attempt.
-pub(super) fn story(attempt: u32, end: End, verdict: Told) -> Story {
-    Story {
+pub(super) fn story(attempt: u32, end: AttemptEnd, verdict: RecordedVerdict) -> AttemptRecord {
+    AttemptRecord {
         attempt: Attempt::new(attempt).expect("not 0"),
         started_at: at(u64::from(attempt)),
         took_nanos: 1_234_567,
@@ -154,36 +158,39 @@ pub(super) fn story(attempt: u32, end: End, verdict: Told) -> Story {
 }
 
 /// Keeps delivered events and ids for so long, and dead letters for longer than any scenario lasts.
-pub(super) fn keep(delivered: Duration, ids: Duration) -> Keep {
-    Keep { delivered, ids, letters: Arc::new(|_, _| Duration::from_hours(1_000_000)) }
+pub(super) fn keep(delivered: Duration, ids: Duration) -> RetentionRules {
+    RetentionRules { delivered, ids, letters: Arc::new(|_, _| Duration::from_hours(1_000_000)) }
 }
 
 /// What an attempt at a delivery came to.
 pub(super) fn settlement(
     delivery: DeliveryId,
     attempts_before: u32,
-    next: Next,
+    next: NextState,
     now: Timestamp,
 ) -> Settlement {
     let attempt = attempts_before + 1;
-    let failed = End::Failed {
+    let failed = AttemptEnd::Failed {
         category: Category::Transient,
-        code: Code::of(codes::BAD_GATEWAY),
+        code: FailureCode::of(codes::BAD_GATEWAY),
         status: Some(502),
         message: "502 from the shop".to_owned(),
         response: "sorry".to_owned(),
     };
     let (attempts, story) = match &next {
-        Next::Delivered => {
-            (attempt, Some(story(attempt, End::Delivered { status: Some(204) }, Told::Delivered)))
+        NextState::Delivered => (
+            attempt,
+            Some(story(attempt, AttemptEnd::Delivered { status: Some(204) }, RecordedVerdict::Delivered)),
+        ),
+        NextState::Ready => (attempt, Some(story(attempt, failed, RecordedVerdict::Paused))),
+        NextState::Due { at } => {
+            (attempt, Some(story(attempt, failed, RecordedVerdict::Retry { due_at: *at })))
         }
-        Next::Ready => (attempt, Some(story(attempt, failed, Told::Paused))),
-        Next::Due { at } => (attempt, Some(story(attempt, failed, Told::Retry { due_at: *at }))),
-        Next::Dead(death) => {
-            let told = Told::Dead { code: death.code.clone(), tier: death.tier };
+        NextState::Dead(death) => {
+            let told = RecordedVerdict::Dead { code: death.code.clone(), tier: death.tier };
             (attempt, Some(story(attempt, failed, told)))
         }
-        Next::Starting => (attempts_before, None),
+        NextState::Starting => (attempts_before, None),
     };
     Settlement {
         delivery,
@@ -192,7 +199,7 @@ pub(super) fn settlement(
         next,
         history: History::new().started(at(u64::from(attempt))),
         book: BOOK,
-        story: story.map(Box::new),
+        record: story.map(Box::new),
         pause: None,
         stop: None,
         emits: Vec::new(),
@@ -212,7 +219,7 @@ impl Bench {
         &mut **self.store.as_mut().expect("open between verbs")
     }
 
-    pub(super) fn reader(&self) -> &dyn Reader {
+    pub(super) fn reader(&self) -> &dyn StoreReader {
         &**self.reader.as_ref().expect("open between verbs")
     }
 
@@ -221,14 +228,14 @@ impl Bench {
     }
 
     /// Drops the store as a killed process would, opens it again, and begins a run.
-    pub(super) fn crash(&mut self) -> Recovered {
+    pub(super) fn crash(&mut self) -> RecoveredState {
         drop(self.reader.take());
         drop(self.store.take());
         self.begin()
     }
 
     /// Closes the store as it should be, opens it again after so many seconds, and begins a run.
-    pub(super) fn restart(&mut self, seconds: u64) -> Recovered {
+    pub(super) fn restart(&mut self, seconds: u64) -> RecoveredState {
         drop(self.reader.take());
         let store = self.store.take().expect("open between verbs");
         store.close(self.now).expect("it closes");
@@ -236,7 +243,7 @@ impl Bench {
         self.begin()
     }
 
-    fn begin(&mut self) -> Recovered {
+    fn begin(&mut self) -> RecoveredState {
         let mut store = (self.open)();
         let recovered = store.recover(self.now).expect("it recovers");
         self.reader = Some(store.reader().expect("a reader"));
@@ -244,57 +251,60 @@ impl Bench {
         recovered
     }
 
-    pub(super) fn write(&mut self, batch: &Batch) -> Written {
+    pub(super) fn write(&mut self, batch: &WriteBatch) -> BatchResult {
         let now = self.now;
         self.store().write(batch, now).expect("it is written")
     }
 
     /// Submits events, each on its own, all in one batch, and expects them to be taken.
-    pub(super) fn take(&mut self, submitted: &[Submitted]) -> Vec<Taken> {
+    pub(super) fn take(&mut self, submitted: &[SubmittedEvent]) -> Vec<AcceptedEvent> {
         let each = submitted.iter().map(|one| Submission { events: vec![one.clone()] });
-        let written = self.write(&Batch { submissions: each.collect(), ..Batch::default() });
+        let written = self.write(&WriteBatch { submissions: each.collect(), ..WriteBatch::default() });
         written.submitted.into_iter().flat_map(|taken| taken.expect("it is taken")).collect()
     }
 
     /// Submits events together.
-    pub(super) fn submit(&mut self, events: &[Submitted]) -> Result<Vec<Taken>, Refusal> {
+    pub(super) fn submit(
+        &mut self,
+        events: &[SubmittedEvent],
+    ) -> Result<Vec<AcceptedEvent>, SubmissionRefusal> {
         let submissions = vec![Submission { events: events.to_vec() }];
-        let mut written = self.write(&Batch { submissions, ..Batch::default() });
+        let mut written = self.write(&WriteBatch { submissions, ..WriteBatch::default() });
         written.submitted.pop().expect("one answer for one submission")
     }
 
     /// Submits one event and gives what may start.
-    pub(super) fn accept(&mut self, submitted: Submitted) -> Vec<Waiting> {
+    pub(super) fn accept(&mut self, submitted: SubmittedEvent) -> Vec<PendingDelivery> {
         let submissions = vec![Submission { events: vec![submitted] }];
-        self.write(&Batch { submissions, ..Batch::default() }).waiting
+        self.write(&WriteBatch { submissions, ..WriteBatch::default() }).waiting
     }
 
-    pub(super) fn note(&mut self, note: Note) -> Vec<Waiting> {
-        self.write(&Batch { notes: vec![note], ..Batch::default() }).waiting
+    pub(super) fn note(&mut self, note: StateChange) -> Vec<PendingDelivery> {
+        self.write(&WriteBatch { changes: vec![note], ..WriteBatch::default() }).waiting
     }
 
-    pub(super) fn settle(&mut self, settlement: Settlement) -> Settled {
+    pub(super) fn settle(&mut self, settlement: Settlement) -> SettleResult {
         let settlements = vec![Arc::new(settlement)];
-        let mut written = self.write(&Batch { settlements, ..Batch::default() });
+        let mut written = self.write(&WriteBatch { settlements, ..WriteBatch::default() });
         written.settled.pop().expect("one answer for one settlement")
     }
 
     /// Settles a delivery for whose attempts it looks itself; gives who comes next in its session.
-    pub(super) fn end(&mut self, delivery: DeliveryId, next: Next) -> Option<Waiting> {
+    pub(super) fn end(&mut self, delivery: DeliveryId, next: NextState) -> Option<PendingDelivery> {
         let attempts = self.view(delivery.seq()).attempts;
         match self.settle(settlement(delivery, attempts, next, self.now)) {
-            Settled::Written { promoted } => promoted.map(|waiting| *waiting),
-            Settled::Stale => panic!("{delivery} was settled otherwise"),
+            SettleResult::Written { promoted } => promoted.map(|waiting| *waiting),
+            SettleResult::Stale => panic!("{delivery} was settled otherwise"),
         }
     }
 
     /// All that may start, in one page.
-    pub(super) fn ready(&mut self, name: &str) -> Vec<Waiting> {
-        self.page(name, Wanted::Ready { after: Seq::NONE }).rows
+    pub(super) fn ready(&mut self, name: &str) -> Vec<PendingDelivery> {
+        self.page(name, LoadScope::Ready { after: Seq::NONE }).rows
     }
 
-    pub(super) fn page(&mut self, name: &str, wanted: Wanted) -> Page {
-        let load = Load { queue: queue(name), wanted, rows_max: 1_000, bytes_max: usize::MAX };
+    pub(super) fn page(&mut self, name: &str, wanted: LoadScope) -> LoadedPage {
+        let load = LoadRequest { queue: queue(name), wanted, rows_max: 1_000, bytes_max: usize::MAX };
         self.store().load(&load).expect("it loads")
     }
 
@@ -309,18 +319,18 @@ impl Bench {
 
     /// Every delivery, the oldest first.
     pub(super) fn all(&self) -> Vec<DeliveryView> {
-        let filter = Filter { rows_max: 1_000_000, ..Filter::default() };
+        let filter = DeliveryFilter { rows_max: 1_000_000, ..DeliveryFilter::default() };
         let mut all = self.reader().list(&filter).expect("it answers").deliveries;
         all.reverse();
         all
     }
 
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> StoreCounts {
         self.reader().counts().expect("it answers")
     }
 
     /// Does all chores; gives how many events were deleted.
-    pub(super) fn housekeep(&mut self, keep: &Keep) -> u64 {
+    pub(super) fn housekeep(&mut self, keep: &RetentionRules) -> u64 {
         let now = self.now;
         let mut deleted = 0;
         for _ in 0..10_000 {
@@ -336,7 +346,7 @@ impl Bench {
     /// What must hold at any time: counters equal a scan, each session goes on or is held, letters add up.
     pub(super) fn audit(&self) {
         let (reader, all) = (self.reader(), self.all());
-        let mut scanned = Counts::default();
+        let mut scanned = StoreCounts::default();
         let is_parked = |view: &DeliveryView| view.state == DeliveryState::Due { at: Timestamp::NEVER };
         let is_behind_parked = |view: &DeliveryView| {
             let first = |of: &&DeliveryView| of.queue == view.queue && of.session == view.session;
@@ -371,6 +381,6 @@ impl Bench {
 }
 
 /// The event ids of what waits, in its order.
-pub(super) fn ids(waiting: &[Waiting]) -> Vec<&str> {
+pub(super) fn ids(waiting: &[PendingDelivery]) -> Vec<&str> {
     waiting.iter().map(|one| one.event.id.as_str()).collect()
 }

@@ -2,24 +2,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use redrive_core::book::model::Order;
-use redrive_core::engine::{Followers, QueueName};
+use redrive_core::book::model::DeliveryOrder;
+use redrive_core::engine::{QueueName, SessionFollowers};
 use redrive_core::ids::{DeliveryId, Seq};
 use redrive_core::letters::envelope::Tier;
 
 use super::bench::{Bench, order_of};
 use super::desk::everything;
-use crate::store::letter::{LetterFilter, LetterView, Poison, Selection, Survey};
+use crate::store::letter::{LetterFilter, LetterView, Poison, Selection, SelectionSurvey};
 use crate::store::{DeliveryState, DeliveryView, Oldest};
 
 fn holds(view: &DeliveryView) -> bool {
-    matches!(&view.state, DeliveryState::Dead { death, .. } if death.followers == Followers::Wait)
+    matches!(&view.state, DeliveryState::Dead { death, .. } if death.followers == SessionFollowers::Wait)
 }
 
 /// Of each session one delivery may start, or a dead letter holds it and is shown to.
 pub(super) fn sessions_go_on(bench: &Bench, all: &[DeliveryView]) {
     let mut sessions: BTreeMap<(QueueName, String), Vec<&DeliveryView>> = BTreeMap::new();
-    for view in all.iter().filter(|view| order_of(view.queue.service.as_str()) != Order::None) {
+    for view in all.iter().filter(|view| order_of(view.queue.service.as_str()) != DeliveryOrder::None) {
         let is_open = match view.state {
             DeliveryState::Ready | DeliveryState::Due { .. } | DeliveryState::Behind => true,
             DeliveryState::Dead { .. } => holds(view),
@@ -83,7 +83,7 @@ pub(super) fn letters_add_up(bench: &Bench, all: &[DeliveryView]) {
         assert_eq!(group.event_types.values().sum::<u64>(), group.count);
     }
     let selection = Selection { poison: Poison::Included, ..everything() };
-    let Survey { letters: free, claimed, poison_left, holding, .. } =
+    let SelectionSurvey { letters: free, claimed, poison_left, holding, .. } =
         reader.survey(&selection).expect("it answers");
     assert_eq!(free + claimed.values().sum::<u64>(), letters.len() as u64, "so do surveys");
     let held = reader.held_sessions(1_000_000).expect("it answers");

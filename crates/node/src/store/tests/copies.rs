@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::engine::Next;
+use redrive_core::engine::NextState;
 use redrive_core::event::Event;
-use redrive_core::event::copies::{Copies, CopyKey, IdempotencyBy};
+use redrive_core::event::copy_rule::{CopyKey, CopyRule, IdempotencyBy};
 
 use super::Scenario;
 use super::bench::{Bench, event, ids, keep, settlement, to};
 use super::desk::{everything, fails, straight};
-use crate::store::{Addressee, Note, Refusal, Seen, Submitted, Taken};
+use crate::store::{AcceptedEvent, Addressee, Occurrence, StateChange, SubmissionRefusal, SubmittedEvent};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     ("where nothing is remembered each copy is delivered", nothing_remembered),
@@ -28,19 +28,19 @@ pub(super) const SCENARIOS: &[Scenario] = &[
 
 const HOUR: Duration = Duration::from_hours(1);
 
-fn by(by: IdempotencyBy) -> Copies {
-    Copies { by, key: None, ttl: Duration::MAX }
+fn by(by: IdempotencyBy) -> CopyRule {
+    CopyRule { by, key: None, ttl: Duration::MAX }
 }
 
-fn keyed(key: &str) -> Copies {
-    Copies { key: Some(Arc::new(CopyKey::parse(key).expect("a key"))), ..by(IdempotencyBy::EventId) }
+fn keyed(key: &str) -> CopyRule {
+    CopyRule { key: Some(Arc::new(CopyKey::parse(key).expect("a key"))), ..by(IdempotencyBy::EventId) }
 }
 
 /// The same for those who recognise copies in these ways, one after the other.
-fn with(submitted: Submitted, copies: &[Copies]) -> Submitted {
+fn with(submitted: SubmittedEvent, copies: &[CopyRule]) -> SubmittedEvent {
     let routes = submitted.routes.into_iter().zip(copies.iter().cloned());
     let routes = routes.map(|(addressee, copies)| Addressee { copies, ..addressee }).collect();
-    Submitted { routes, ..submitted }
+    SubmittedEvent { routes, ..submitted }
 }
 
 fn order(id: &str, order: u32) -> Event {
@@ -55,19 +55,19 @@ fn nothing_remembered(bench: &mut Bench) {
     let each = |event: Event| with(to("a", event), &[by(IdempotencyBy::Nothing)]);
     let first = bench.take(&[each(event("1"))])[0];
     let second = bench.take(&[each(event("1"))])[0];
-    assert_eq!((second.seen, second.deliveries), (Seen::First, 1));
+    assert_eq!((second.seen, second.deliveries), (Occurrence::First, 1));
     assert_ne!(first.receipt, second.receipt);
     bench.crash();
     let other = Event { data: "other".into(), ..event("1") };
     assert_eq!(bench.take(&[each(other.clone()), each(other)]).len(), 2, "nor is it held against another");
     assert_eq!(queues(bench), ["a 1"; 4]);
     let twice = bench.submit(&[each(event("2")), each(event("2"))]).expect("it is taken");
-    assert!(twice.iter().all(|taken| taken.seen == Seen::First), "{twice:?}");
+    assert!(twice.iter().all(|taken| taken.seen == Occurrence::First), "{twice:?}");
     // A row that remembers knows all of them.
     let again = bench.submit(&[to("a", event("1"))]).expect("it is known");
-    assert_eq!(again, [Taken { seen: Seen::Again, ..first }]);
+    assert_eq!(again, [AcceptedEvent { seen: Occurrence::Duplicate, ..first }]);
     let third = Event { data: "third".into(), ..event("1") };
-    let refusal = Refusal::Conflict { index: 0, first: Some(first.receipt) };
+    let refusal = SubmissionRefusal::Conflict { index: 0, first: Some(first.receipt) };
     assert_eq!(bench.submit(&[to("a", third)]), Err(refusal));
 }
 
@@ -77,28 +77,28 @@ fn rows_disagree(bench: &mut Bench) {
     let first = bench.take(&[all(event("1"))])[0];
     assert_eq!(first.deliveries, 3);
     let again = bench.take(&[all(event("1"))])[0];
-    assert_eq!((again.seen, again.deliveries), (Seen::First, 1), "for the one that asks for each");
+    assert_eq!((again.seen, again.deliveries), (Occurrence::First, 1), "for the one that asks for each");
     assert_eq!(queues(bench), ["a 1", "b 1", "c 1", "a 1"]);
     let other = Event { data: "other".into(), ..event("1") };
-    let refusal = Refusal::Conflict { index: 0, first: Some(first.receipt) };
+    let refusal = SubmissionRefusal::Conflict { index: 0, first: Some(first.receipt) };
     assert_eq!(bench.submit(&[all(other)]), Err(refusal), "two of them remember another");
 }
 
 fn own_time(bench: &mut Bench) {
-    let lasting = |hours: u32| Copies { ttl: hours * HOUR, ..by(IdempotencyBy::EventId) };
+    let lasting = |hours: u32| CopyRule { ttl: hours * HOUR, ..by(IdempotencyBy::EventId) };
     let both = || with(to("short long", event("1")), &[lasting(2), lasting(100)]);
     let first = bench.take(&[both()])[0];
     for name in ["short", "long"] {
         let delivery = bench.ready(name)[0].id;
-        bench.end(delivery, Next::Delivered);
+        bench.end(delivery, NextState::Delivered);
     }
     bench.wait(3 * 3_600);
-    let again = Taken { seen: Seen::Again, ..first };
+    let again = AcceptedEvent { seen: Occurrence::Duplicate, ..first };
     assert_eq!(bench.submit(&[both()]), Ok(vec![again]), "what is kept is known");
     bench.housekeep(&keep(HOUR, 100 * HOUR));
     bench.crash();
     let second = bench.take(&[both()])[0];
-    assert_eq!((second.seen, second.deliveries), (Seen::First, 1));
+    assert_eq!((second.seen, second.deliveries), (Occurrence::First, 1));
     assert_eq!(ids(&bench.ready("short")), ["1"]);
     assert!(bench.ready("long").is_empty(), "it still remembers");
     assert_eq!(bench.submit(&[both()]), Ok(vec![again]), "and the other does again");
@@ -108,17 +108,24 @@ fn one_key(bench: &mut Bench) {
     let to_orders = |event: Event| with(to("a b", event), &[keyed("data.order"), by(IdempotencyBy::EventId)]);
     let first = bench.take(&[to_orders(order("1", 7))])[0];
     let second = bench.take(&[to_orders(order("2", 7))])[0];
-    assert_eq!((first.deliveries, second.seen, second.deliveries), (2, Seen::First, 1));
+    assert_eq!((first.deliveries, second.seen, second.deliveries), (2, Occurrence::First, 1));
     assert_eq!(queues(bench), ["a 1", "b 1", "b 2"]);
     let alone = |event: Event| with(to("a", event), &[keyed("data.order")]);
     bench.crash();
     let known = bench.submit(&[alone(order("3", 7))]).expect("it is known");
-    assert_eq!(known, [Taken { seen: Seen::Again, ..first }], "the first one of that key");
-    assert_eq!(bench.take(&[alone(order("3", 8))])[0].seen, Seen::First, "nothing was remembered of it");
+    assert_eq!(known, [AcceptedEvent { seen: Occurrence::Duplicate, ..first }], "the first one of that key");
+    assert_eq!(
+        bench.take(&[alone(order("3", 8))])[0].seen,
+        Occurrence::First,
+        "nothing was remembered of it"
+    );
     let refusal = bench.submit(&[alone(order("3", 9))]);
-    assert!(matches!(refusal, Err(Refusal::Conflict { .. })), "an id is one event still: {refusal:?}");
+    assert!(
+        matches!(refusal, Err(SubmissionRefusal::Conflict { .. })),
+        "an id is one event still: {refusal:?}"
+    );
     let delivery = bench.ready("a")[0].id;
-    bench.end(delivery, Next::Delivered);
+    bench.end(delivery, NextState::Delivered);
     assert_eq!(bench.submit(&[alone(order("4", 7))]), Ok(known), "after it was delivered too");
 }
 
@@ -139,16 +146,16 @@ fn keys_apart(bench: &mut Bench) {
     let longs = [long("4", "a"), long("5", "b"), long("6", "a")]
         .map(|event| with(to("b", event), std::slice::from_ref(&key)));
     let seen: Vec<_> = bench.take(&longs).iter().map(|taken| taken.seen).collect();
-    assert_eq!(seen, [Seen::First, Seen::First, Seen::Again], "however long they are");
+    assert_eq!(seen, [Occurrence::First, Occurrence::First, Occurrence::Duplicate], "however long they are");
 }
 
 fn no_key(bench: &mut Bench) {
     let alone = |event: Event| with(to("a", event), &[keyed("data.order")]);
     let bare = |id: &str| Event { data: "{}".into(), ..event(id) };
     let seen = |bench: &mut Bench, event| bench.take(&[alone(event)])[0].seen;
-    assert_eq!(seen(bench, bare("1")), Seen::First);
-    assert_eq!(seen(bench, bare("2")), Seen::First, "what they lack is not what they have in common");
-    assert_eq!(seen(bench, bare("1")), Seen::Again);
+    assert_eq!(seen(bench, bare("1")), Occurrence::First);
+    assert_eq!(seen(bench, bare("2")), Occurrence::First, "what they lack is not what they have in common");
+    assert_eq!(seen(bench, bare("1")), Occurrence::Duplicate);
 }
 
 fn keys_at_once(bench: &mut Bench) {
@@ -156,46 +163,58 @@ fn keys_at_once(bench: &mut Bench) {
     let all = [order("1", 7), order("2", 7), order("3", 8), order("1", 7)].map(alone);
     let taken = bench.submit(&all).expect("it is taken");
     let seen: Vec<_> = taken.iter().map(|taken| taken.seen).collect();
-    assert_eq!(seen, [Seen::First, Seen::Again, Seen::First, Seen::Again]);
+    assert_eq!(seen, [Occurrence::First, Occurrence::Duplicate, Occurrence::First, Occurrence::Duplicate]);
     assert_eq!((taken[1].receipt, taken[3].receipt), (taken[0].receipt, taken[0].receipt));
     assert_eq!(queues(bench), ["a 1", "a 3"]);
 }
 
 fn keys_forgotten(bench: &mut Bench) {
-    let alone = |event: Event| with(to("a", event), &[Copies { ttl: 2 * HOUR, ..keyed("data.order") }]);
+    let alone = |event: Event| with(to("a", event), &[CopyRule { ttl: 2 * HOUR, ..keyed("data.order") }]);
     let first = bench.take(&[alone(order("1", 7))])[0];
     let keep = keep(5 * HOUR, 9 * HOUR);
     bench.wait(3 * 3_600);
     bench.housekeep(&keep);
-    assert_eq!(bench.take(&[alone(order("2", 7))]), [Taken { seen: Seen::Again, ..first }], "it still waits");
+    assert_eq!(
+        bench.take(&[alone(order("2", 7))]),
+        [AcceptedEvent { seen: Occurrence::Duplicate, ..first }],
+        "it still waits"
+    );
     let delivery = bench.ready("a")[0].id;
-    bench.end(delivery, Next::Delivered);
+    bench.end(delivery, NextState::Delivered);
     bench.wait(4 * 3_600);
     bench.housekeep(&keep);
-    assert_eq!(bench.take(&[alone(order("2", 7))]), [Taken { seen: Seen::Again, ..first }], "it is kept");
+    assert_eq!(
+        bench.take(&[alone(order("2", 7))]),
+        [AcceptedEvent { seen: Occurrence::Duplicate, ..first }],
+        "it is kept"
+    );
     bench.wait(2 * 3_600);
     bench.housekeep(&keep);
     bench.housekeep(&keep);
     let later = bench.take(&[alone(order("2", 7))])[0];
-    assert_eq!(later.seen, Seen::First, "nothing is left of it");
-    assert_eq!(bench.take(&[alone(order("3", 7))]), [Taken { seen: Seen::Again, ..later }]);
+    assert_eq!(later.seen, Occurrence::First, "nothing is left of it");
+    assert_eq!(bench.take(&[alone(order("3", 7))]), [AcceptedEvent { seen: Occurrence::Duplicate, ..later }]);
 }
 
 fn key_goes_with_its_event(bench: &mut Bench) {
-    let alone = |event: Event| with(to("a", event), &[Copies { ttl: 2 * HOUR, ..keyed("data.order") }]);
+    let alone = |event: Event| with(to("a", event), &[CopyRule { ttl: 2 * HOUR, ..keyed("data.order") }]);
     let first = bench.take(&[alone(order("1", 7))])[0];
     let delivery = bench.ready("a")[0].id;
-    bench.end(delivery, Next::Delivered);
+    bench.end(delivery, NextState::Delivered);
     let keep = keep(3 * HOUR, 9 * HOUR);
     bench.wait(3 * 3_600 - 60);
     bench.housekeep(&keep);
     bench.crash();
-    assert_eq!(bench.take(&[alone(order("2", 7))]), [Taken { seen: Seen::Again, ..first }], "it is kept");
+    assert_eq!(
+        bench.take(&[alone(order("2", 7))]),
+        [AcceptedEvent { seen: Occurrence::Duplicate, ..first }],
+        "it is kept"
+    );
     bench.wait(60);
     assert_eq!(bench.housekeep(&keep), 1);
     let later = bench.take(&[alone(order("2", 7))])[0];
-    assert_eq!(later.seen, Seen::First, "its time ended an hour ago");
-    assert_eq!(bench.take(&[alone(order("3", 7))]), [Taken { seen: Seen::Again, ..later }]);
+    assert_eq!(later.seen, Occurrence::First, "its time ended an hour ago");
+    assert_eq!(bench.take(&[alone(order("3", 7))]), [AcceptedEvent { seen: Occurrence::Duplicate, ..later }]);
 }
 
 fn routed(bench: &mut Bench) {
@@ -203,7 +222,7 @@ fn routed(bench: &mut Bench) {
     let routes = with(to("a b", event("x")), &[keyed("data.order"), by(IdempotencyBy::EventId)]).routes;
     let route = |bench: &mut Bench, index: usize, routes: &[Addressee]| {
         let event = taken[index].receipt.seq();
-        ids(&bench.note(Note::Route { event, routes: routes.to_vec() })).len()
+        ids(&bench.note(StateChange::Route { event, routes: routes.to_vec() })).len()
     };
     assert_eq!(route(bench, 0, &routes), 2);
     assert_eq!(route(bench, 1, &routes[..1]), 0, "its key was delivered");

@@ -2,21 +2,21 @@
 
 use std::sync::Arc;
 
-use redrive_core::engine::{Advance, Death, Followers, Next, Waiting};
+use redrive_core::engine::{Advance, DeadLetterInfo, NextState, PendingDelivery, SessionFollowers};
 use redrive_core::event::Event;
 use redrive_core::ids::DeliveryId;
 use redrive_core::letters::envelope::Tier;
 use redrive_core::letters::fingerprint::Fingerprint;
-use redrive_core::letters::replay::{Manner, Origin, Pace, ReplayId, ReplayJob};
-use redrive_core::policy::category::{Category, Code, codes};
+use redrive_core::letters::replay::{Manner, ReplayId, ReplayJob, ReplayOrigin, ReplayPace};
+use redrive_core::policy::category::{Category, FailureCode, codes};
 use redrive_core::time::Timestamp;
 
 use super::bench::{Bench, at, service, to};
 use crate::store::letter::{
-    CommandAnswer, ImportedLetter, LetterCommand, LetterFilter, LetterQuery, LetterView, NewReplay,
-    OrderRefusal, Poison, Purge, PurgeStep, ReplayAct, ReplayView, Selection,
+    CommandAnswer, CommandRefusal, ImportedLetter, LetterCommand, LetterFilter, LetterQuery, LetterView,
+    NewReplay, Poison, PurgeCommand, PurgeStep, ReplayAct, ReplayView, Selection,
 };
-use crate::store::{Batch, DeliveryView, Keep};
+use crate::store::{DeliveryView, RetentionRules, WriteBatch};
 
 /// Letters on a page: few, so that cursors are used.
 const PAGE: usize = 7;
@@ -43,8 +43,8 @@ pub(super) fn straight(selection: Selection) -> NewReplay {
     NewReplay {
         selection,
         what: "some letters".to_owned(),
-        pace: Pace { rate: None, concurrency: 1_000, manner: Manner::Straight },
-        origin: Origin::Operator,
+        pace: ReplayPace { rate: None, concurrency: 1_000, manner: Manner::Straight },
+        origin: ReplayOrigin::Operator,
         to: None,
         note: None,
     }
@@ -53,38 +53,38 @@ pub(super) fn straight(selection: Selection) -> NewReplay {
 /// A replay that feels its way.
 pub(super) fn canary(selection: Selection) -> NewReplay {
     let new = straight(selection);
-    NewReplay { pace: Pace { manner: Manner::Canary, ..new.pace }, ..new }
+    NewReplay { pace: ReplayPace { manner: Manner::Canary, ..new.pace }, ..new }
 }
 
 /// Why a delivery died that failed with that message.
-pub(super) fn death_of(cause: &str) -> Death {
-    let failure_code = Code::of(codes::BAD_GATEWAY);
-    Death {
+pub(super) fn death_of(cause: &str) -> DeadLetterInfo {
+    let failure_code = FailureCode::of(codes::BAD_GATEWAY);
+    DeadLetterInfo {
         category: Category::Transient,
-        code: Code::of(codes::MAX_RETRIES_EXCEEDED),
+        code: FailureCode::of(codes::MAX_RETRIES_EXCEEDED),
         fingerprint: Fingerprint::of(&service("svc"), Category::Transient, &failure_code, cause),
         failure_code,
         tier: Tier::Dead,
         message: cause.to_owned(),
         name: "_q.deadletter".to_owned(),
         consumer_group: "q".to_owned(),
-        followers: Followers::GoOn,
+        followers: SessionFollowers::Continue,
     }
 }
 
 /// It fails for good, and those behind it go on.
-pub(super) fn fails(cause: &str) -> Next {
-    Next::Dead(Box::new(death_of(cause)))
+pub(super) fn fails(cause: &str) -> NextState {
+    NextState::Dead(Box::new(death_of(cause)))
 }
 
 /// It fails for good, and those behind it wait.
-pub(super) fn holds(cause: &str) -> Next {
-    Next::Dead(Box::new(Death { followers: Followers::Wait, ..death_of(cause) }))
+pub(super) fn holds(cause: &str) -> NextState {
+    NextState::Dead(Box::new(DeadLetterInfo { followers: SessionFollowers::Wait, ..death_of(cause) }))
 }
 
 /// It has failed a replay.
-pub(super) fn poison(cause: &str) -> Next {
-    Next::Dead(Box::new(Death { tier: Tier::Poison, ..death_of(cause) }))
+pub(super) fn poison(cause: &str) -> NextState {
+    NextState::Dead(Box::new(DeadLetterInfo { tier: Tier::Poison, ..death_of(cause) }))
 }
 
 /// A letter from elsewhere, known there as its event is here.
@@ -110,7 +110,7 @@ pub(super) fn events_of(letters: &[LetterView]) -> Vec<&str> {
 
 impl Bench {
     /// Sends an event to a queue, where it may start at once, and settles it.
-    pub(super) fn settled(&mut self, name: &str, event: Event, next: Next) -> DeliveryId {
+    pub(super) fn settled(&mut self, name: &str, event: Event, next: NextState) -> DeliveryId {
         let waiting = self.accept(to(name, event));
         let [one] = &waiting[..] else { panic!("one may start: {waiting:?}") };
         self.end(one.id, next);
@@ -130,7 +130,7 @@ impl Bench {
     pub(super) fn order<T>(
         &mut self,
         command: impl FnOnce(CommandAnswer<T>) -> LetterCommand,
-    ) -> Result<T, OrderRefusal> {
+    ) -> Result<T, CommandRefusal> {
         self.order_and_see(command).0
     }
 
@@ -138,10 +138,10 @@ impl Bench {
     pub(super) fn order_and_see<T>(
         &mut self,
         command: impl FnOnce(CommandAnswer<T>) -> LetterCommand,
-    ) -> (Result<T, OrderRefusal>, Vec<Waiting>) {
+    ) -> (Result<T, CommandRefusal>, Vec<PendingDelivery>) {
         let answer = CommandAnswer::default();
         let commands = vec![command(answer.clone()).into()];
-        let written = self.write(&Batch { commands, ..Batch::default() });
+        let written = self.write(&WriteBatch { commands, ..WriteBatch::default() });
         (answer.take(), written.waiting)
     }
 
@@ -150,23 +150,23 @@ impl Bench {
         self.try_replay(new).expect("it begins")
     }
 
-    pub(super) fn try_replay(&mut self, new: NewReplay) -> Result<ReplayView, OrderRefusal> {
+    pub(super) fn try_replay(&mut self, new: NewReplay) -> Result<ReplayView, CommandRefusal> {
         self.order(|answer| LetterCommand::Replay(Box::new(new), answer))
     }
 
-    pub(super) fn change(&mut self, replay: ReplayId, act: ReplayAct) -> Result<ReplayView, OrderRefusal> {
+    pub(super) fn change(&mut self, replay: ReplayId, act: ReplayAct) -> Result<ReplayView, CommandRefusal> {
         self.order(|answer| LetterCommand::Change { replay, act, answer })
     }
 
     /// Brings a replay forward by a step.
-    pub(super) fn advance(&mut self, advance: Advance) -> Option<(ReplayJob, u32, Vec<Waiting>)> {
-        let mut written = self.write(&Batch { advances: vec![advance], ..Batch::default() });
+    pub(super) fn advance(&mut self, advance: Advance) -> Option<(ReplayJob, u32, Vec<PendingDelivery>)> {
+        let mut written = self.write(&WriteBatch { advances: vec![advance], ..WriteBatch::default() });
         let advanced = written.advanced.pop().expect("one answer for one step");
         advanced.map(|(job, sent)| (job, sent, written.waiting))
     }
 
     /// Sends at most so many letters of a replay; gives those that may start.
-    pub(super) fn step(&mut self, replay: ReplayId, letters_max: u32) -> Vec<Waiting> {
+    pub(super) fn step(&mut self, replay: ReplayId, letters_max: u32) -> Vec<PendingDelivery> {
         let sent_before = self.replay_now(replay).tally.sent;
         let wave = self.replay_now(replay).wave.next();
         let advance = Advance { replay, sent_before, letters_max, wave };
@@ -212,7 +212,7 @@ impl Bench {
         loop {
             let (selection, what) = (selection.clone(), "some letters".to_owned());
             let note = Some("tidying up".to_owned());
-            let step = Purge { selection, what, rows_max, after, note };
+            let step = PurgeCommand { selection, what, rows_max, after, note };
             let done = self.order(|answer| LetterCommand::Purge(Box::new(step), answer));
             let PurgeStep { deleted, claimed, next } = done.expect("a purge is never refused");
             assert!(deleted + claimed <= rows_max as u64, "a step is small");
@@ -225,7 +225,7 @@ impl Bench {
     }
 
     /// Does all chores; gives how many letters were deleted for their age.
-    pub(super) fn letters_deleted(&mut self, keep: &Keep) -> u64 {
+    pub(super) fn letters_deleted(&mut self, keep: &RetentionRules) -> u64 {
         let now = self.now;
         let mut deleted = 0;
         for _ in 0..10_000 {

@@ -4,15 +4,18 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use redrive_core::engine::Next;
+use redrive_core::engine::NextState;
 use redrive_core::event::Event;
 use redrive_core::ids::Seq;
 use tempfile::TempDir;
 
 use super::bench::{Bench, at, event, ids, in_session, keep, queue, settlement, to};
 use super::{file, folder};
-use crate::store::sqlite::{Compacted, Options, Sqlite, WalBounds, compact};
-use crate::store::{Backup, Batch, EventKey, Room, Seen, Store, StoreError, Submission, Submitted, Written};
+use crate::store::sqlite::{CompactionResult, Options, Sqlite, WalBounds, compact};
+use crate::store::{
+    Backup, BatchResult, DiskRoom, EventKey, Occurrence, Store, StoreError, Submission, SubmittedEvent,
+    WriteBatch,
+};
 
 fn open(folder: &Path) -> Sqlite {
     open_with(folder, Options { seed: Some(7), ..Options::default() })
@@ -24,16 +27,16 @@ fn open_with(folder: &Path, options: Options) -> Sqlite {
     store
 }
 
-fn batch(events: &[Submitted]) -> Batch {
+fn batch(events: &[SubmittedEvent]) -> WriteBatch {
     let submissions = events.iter().map(|one| Submission { events: vec![one.clone()] }).collect();
-    Batch { submissions, ..Batch::default() }
+    WriteBatch { submissions, ..WriteBatch::default() }
 }
 
-fn write(store: &mut Sqlite, events: &[Submitted]) -> Written {
+fn write(store: &mut Sqlite, events: &[SubmittedEvent]) -> BatchResult {
     store.write(&batch(events), at(0)).expect("it is written")
 }
 
-fn large(id: &str) -> Submitted {
+fn large(id: &str) -> SubmittedEvent {
     to("svc", Event { data: vec![7; 50_000].into(), ..event(id) })
 }
 
@@ -83,11 +86,11 @@ fn a_torn_log_leaves_whole_batches() {
     // Each batch ends what the one before has brought: two halves of one would show.
     let mut waiting = Vec::new();
     for number in 0..12 {
-        let ended = waiting.iter().map(|one: &redrive_core::engine::Waiting| {
-            std::sync::Arc::new(settlement(one.id, 0, Next::Delivered, at(number)))
+        let ended = waiting.iter().map(|one: &redrive_core::engine::PendingDelivery| {
+            std::sync::Arc::new(settlement(one.id, 0, NextState::Delivered, at(number)))
         });
         let events = ["a", "b", "c"].map(|part| to("svc", event(&format!("{number}{part}"))));
-        let batch = Batch { settlements: ended.collect(), ..batch(&events) };
+        let batch = WriteBatch { settlements: ended.collect(), ..batch(&events) };
         waiting = store.write(&batch, at(number)).expect("it is written").waiting;
     }
     let log = original.path().join("redrive.db-wal");
@@ -140,7 +143,7 @@ fn a_full_disk_changes_nothing() {
     limit(&mut store, 1 << 30);
     let written = write(&mut store, &[to("new", event("2")), large("3")]);
     let taken: Vec<_> = written.submitted.into_iter().flat_map(|taken| taken.expect("taken")).collect();
-    assert!(taken.iter().all(|taken| taken.seen == Seen::First), "{taken:?}");
+    assert!(taken.iter().all(|taken| taken.seen == Occurrence::First), "{taken:?}");
     assert_eq!(taken[0].receipt.seq(), Seq::new(3), "no place was used up");
     drop(store);
     bench_on(folder.path()).audit();
@@ -156,9 +159,9 @@ fn a_commit_that_fails_is_told_until_the_file_is_opened_anew() {
     is_unknown(store.write(&batch(&[to("svc", event("2"))]), at(1)).expect_err("it fails"));
     store.connection().commit_hook(None::<fn() -> bool>).expect("it is set");
     is_unknown(store.write(&batch(&[to("svc", event("2"))]), at(1)).expect_err("nobody knows"));
-    let load = redrive_core::engine::Load {
+    let load = redrive_core::engine::LoadRequest {
         queue: queue("svc"),
-        wanted: redrive_core::engine::Wanted::Ready { after: Seq::NONE },
+        wanted: redrive_core::engine::LoadScope::Ready { after: Seq::NONE },
         rows_max: 9,
         bytes_max: 99,
     };
@@ -166,7 +169,7 @@ fn a_commit_that_fails_is_told_until_the_file_is_opened_anew() {
     store.reopen().expect("it opens");
     assert_eq!(ids(&store.load(&load).expect("it loads").rows), ["1"]);
     let written = write(&mut store, &[to("svc", event("2"))]);
-    assert_eq!(written.submitted[0].as_ref().expect("taken")[0].seen, Seen::First);
+    assert_eq!(written.submitted[0].as_ref().expect("taken")[0].seen, Occurrence::First);
 }
 
 #[test]
@@ -194,7 +197,11 @@ fn a_store_that_went_away_gets_no_other_in_its_place() {
     store.reopen().expect("it is the same again");
     let again = write(&mut store, &[to("svc", event("1")), to("svc", event("2"))]);
     for taken in again.submitted {
-        assert_eq!(taken.expect("taken")[0].seen, Seen::Again, "both are in the files that came back");
+        assert_eq!(
+            taken.expect("taken")[0].seen,
+            Occurrence::Duplicate,
+            "both are in the files that came back"
+        );
     }
     // A log alone is as much of the store as the rest of it.
     fs::remove_file(home.path().join("redrive.db-wal")).expect("it was there");
@@ -222,7 +229,7 @@ fn a_log_that_is_deleted_alone_is_saved_in_the_database() {
     drop((reader, store));
     let mut store = open(home.path());
     let again = write(&mut store, &[to("svc", event("1"))]);
-    assert_eq!(again.submitted[0].as_ref().expect("taken")[0].seen, Seen::Again);
+    assert_eq!(again.submitted[0].as_ref().expect("taken")[0].seen, Occurrence::Duplicate);
 }
 
 #[test]
@@ -276,7 +283,7 @@ fn a_copy_that_was_not_finished_is_no_store() {
         Sqlite::open(home.path(), Options::default()).expect_err("it is refused"),
         Sqlite::open_reader(home.path()).map(drop).expect_err("it is refused"),
     ] {
-        assert!(error.to_string().contains("not finished (redrive.db.partial)"), "{error}");
+        assert!(error.to_string().contains("unfinished backup (redrive.db.partial)"), "{error}");
     }
     let names: Vec<_> = fs::read_dir(home.path()).expect("a folder").collect();
     assert_eq!(names.len(), 1, "nothing is made beside it: {names:?}");
@@ -329,16 +336,16 @@ fn what_cannot_be_read_says_what_is_there_instead() {
     fs::write(home.path().join("file"), "").expect("it is written");
     #[rustfmt::skip]
     let cases = [
-        ("an empty folder", home.path().to_owned(),        "there is no store in it"),
-        ("no folder",       home.path().join("none"),      "there is no such folder"),
-        ("a file",          home.path().join("file"),      "it is a file, and a store is in a folder"),
+        ("an empty folder", home.path().to_owned(),        "it contains no store"),
+        ("no folder",       home.path().join("none"),      "folder not found"),
+        ("a file",          home.path().join("file"),      "it is a file, not a data folder"),
     ];
     for (name, path, expected) in cases {
         let Err(error) = Sqlite::open_reader(&path) else { panic!("{name} is no store") };
         assert_eq!(error.to_string(), format!("could not open {}: {expected}", path.display()), "{name}");
     }
     let error = Sqlite::open(&home.path().join("file"), Options::default()).expect_err("it is a file");
-    assert!(error.to_string().ends_with(": there is a file where a folder should be"), "{error}");
+    assert!(error.to_string().ends_with(": a file is in the place of the folder"), "{error}");
 }
 
 #[test]
@@ -368,8 +375,8 @@ fn room_is_measured_against_the_mark() {
     for (free_bytes_min, is_enough) in [(0, true), (u64::MAX, false)] {
         let mut store = open_with(home.path(), Options { free_bytes_min, ..Options::default() });
         match store.has_room().expect("it answers") {
-            Room::Enough => assert!(is_enough),
-            Room::Short { free_bytes, needed_bytes } => {
+            DiskRoom::Enough => assert!(is_enough),
+            DiskRoom::Short { free_bytes, needed_bytes } => {
                 assert!(!is_enough && free_bytes > 0 && needed_bytes == free_bytes_min);
             }
         }
@@ -456,17 +463,17 @@ fn a_file_gives_back_what_was_deleted() {
     let (home, mut bench) = file(100);
     bench.take(&(0..60).map(|n| large(&n.to_string())).collect::<Vec<_>>());
     for waiting in bench.ready("svc") {
-        bench.end(waiting.id, Next::Delivered);
+        bench.end(waiting.id, NextState::Delivered);
     }
     bench.wait(100);
     let keep = keep(Duration::from_secs(10), Duration::from_secs(1_000));
     assert_eq!(bench.housekeep(&keep), 60);
     bench.restart(0);
     drop(bench);
-    let Compacted { bytes_before, bytes_after } = compact(home.path()).expect("nobody has it");
+    let CompactionResult { bytes_before, bytes_after } = compact(home.path()).expect("nobody has it");
     assert!(bytes_before > 3_000_000 && bytes_after < 450_000, "{bytes_before} {bytes_after}");
     let mut bench = bench_on(home.path());
-    assert_eq!(bench.take(&[large("7")])[0].seen, Seen::Again);
+    assert_eq!(bench.take(&[large("7")])[0].seen, Occurrence::Duplicate);
 }
 
 #[test]
@@ -507,8 +514,9 @@ fn sealing_survives_a_crash_at_every_step_and_runs_go_when_their_events_have() {
         bench.store().housekeep(&keep, now).expect("it can");
         bench.crash();
     }
-    let known =
-        |bench: &mut Bench| bench.take(&events).iter().filter(|taken| taken.seen == Seen::Again).count();
+    let known = |bench: &mut Bench| {
+        bench.take(&events).iter().filter(|taken| taken.seen == Occurrence::Duplicate).count()
+    };
     assert_eq!(known(&mut bench), 3_000);
     bench.housekeep(&keep);
     assert_eq!(known(&mut bench), 3_000);
@@ -524,16 +532,17 @@ fn sealing_survives_a_crash_at_every_step_and_runs_go_when_their_events_have() {
         }
         let page = bench.ready("svc");
         let ended = page.iter().filter(|one| one.id.seq() < Seq::new(5_999));
-        let settlements = ended.map(|one| std::sync::Arc::new(settlement(one.id, 0, Next::Delivered, at(0))));
+        let settlements =
+            ended.map(|one| std::sync::Arc::new(settlement(one.id, 0, NextState::Delivered, at(0))));
         let settlements = settlements.collect();
-        bench.write(&Batch { settlements, ..Batch::default() });
+        bench.write(&WriteBatch { settlements, ..WriteBatch::default() });
     }
     bench.wait(1_000);
     assert_eq!(bench.housekeep(&keep), 2_999);
     assert_eq!(count(home.path(), "events"), 1);
     assert!(count(home.path(), "runs") <= 1 && count(home.path(), "dedup") <= 500);
-    assert_eq!(bench.take(&events[2_999..])[0].seen, Seen::Again);
-    assert_eq!(bench.take(&events[..1])[0].seen, Seen::First);
+    assert_eq!(bench.take(&events[2_999..])[0].seen, Occurrence::Duplicate);
+    assert_eq!(bench.take(&events[..1])[0].seen, Occurrence::First);
 }
 
 #[test]
@@ -543,13 +552,13 @@ fn a_run_of_which_little_is_left_becomes_a_small_one() {
     let events: Vec<_> = (0..20_000).map(|n| to("svc", event(&n.to_string()))).collect();
     for part in events.chunks(10_000) {
         let submissions = part.iter().map(|one| Submission { events: vec![one.clone()] }).collect();
-        let waiting = bench.write(&Batch { submissions, ..Batch::default() }).waiting;
+        let waiting = bench.write(&WriteBatch { submissions, ..WriteBatch::default() }).waiting;
         let settlements = waiting
             .iter()
             .filter(|one| one.id.seq().get() % 1_000 != 0)
-            .map(|one| std::sync::Arc::new(settlement(one.id, 0, Next::Delivered, at(0))));
+            .map(|one| std::sync::Arc::new(settlement(one.id, 0, NextState::Delivered, at(0))));
         let settlements = settlements.collect();
-        bench.write(&Batch { settlements, ..Batch::default() });
+        bench.write(&WriteBatch { settlements, ..WriteBatch::default() });
         bench.housekeep(&keep);
     }
     assert_eq!((count(home.path(), "runs"), count(home.path(), "dedup")), (2, 20_000));
@@ -563,7 +572,7 @@ fn a_run_of_which_little_is_left_becomes_a_small_one() {
             .chain(&bench.take(&events[19_999..]))
             .copied()
             .collect::<Vec<_>>();
-        assert!(again.iter().all(|taken| taken.seen == Seen::Again), "{again:?}");
+        assert!(again.iter().all(|taken| taken.seen == Occurrence::Duplicate), "{again:?}");
         let found = bench.reader().events(&EventKey::Id("499".to_owned())).expect("it answers");
         assert_eq!(found.len(), 1);
         bench.crash();
@@ -617,7 +626,7 @@ fn what_does_not_read_as_it_was_stored_is_told_and_can_be_buried() {
         assert_eq!(damaged, [true, false], "{name}");
         let bad = bench.ready("svc")[0].id;
         bench.end(bad, super::bench::dead());
-        let filter = crate::store::Filter { rows_max: 9, ..crate::store::Filter::default() };
+        let filter = crate::store::DeliveryFilter { rows_max: 9, ..crate::store::DeliveryFilter::default() };
         assert_eq!(bench.reader().list(&filter).expect("it answers").deliveries.len(), 2, "{name}");
         let letters = crate::store::letter::LetterQuery {
             filter: crate::store::letter::LetterFilter::default(),

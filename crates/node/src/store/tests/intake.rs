@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use redrive_core::engine::Next;
+use redrive_core::engine::NextState;
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{
-    CorrelationId, EventSource, ExtensionName, ExtensionText, ExtensionValue, Subject, TraceParent,
+    CorrelationId, EventSource, EventSubject, ExtensionName, ExtensionText, ExtensionValue, TraceParent,
 };
 use redrive_core::ids::{Receipt, Seq};
 use redrive_core::policy::category::{Category, codes};
@@ -13,7 +13,8 @@ use redrive_core::policy::category::{Category, codes};
 use super::Scenario;
 use super::bench::{Bench, ROOMY, addressee, at, bounded, event, ids, in_session, service, to};
 use crate::store::{
-    Batch, DeliveryState, EventKey, Note, Refusal, Seen, Submission, Submitted, Taken, WaitingBound, WhenFull,
+    AcceptedEvent, DeliveryState, EventKey, Occurrence, OverflowPolicy, StateChange, Submission,
+    SubmissionRefusal, SubmittedEvent, WaitingBound, WriteBatch,
 };
 
 pub(super) const SCENARIOS: &[Scenario] = &[
@@ -51,7 +52,7 @@ fn places(bench: &mut Bench) {
 fn attributes_survive(bench: &mut Bench) {
     let extension = |name: &str| ExtensionName::new(name).expect("a name");
     let full = Event {
-        subject: Some(Subject::new("наряд 1").expect("a subject")),
+        subject: Some(EventSubject::new("наряд 1").expect("a subject")),
         time: Some("2554-01-01T00:00:00.000000001Z".parse().expect("a time")),
         correlation_id: Some(CorrelationId::new("c-1").expect("an id")),
         traceparent: Some(TraceParent::new("00-1-2-01").expect("a trace")),
@@ -83,16 +84,16 @@ fn attributes_survive(bench: &mut Bench) {
 
 fn duplicates(bench: &mut Bench) {
     let first = bench.take(&[to("a b", event("1"))])[0];
-    assert_eq!(first.seen, Seen::First);
+    assert_eq!(first.seen, Occurrence::First);
     bench.wait(1);
-    let again = Taken { seen: Seen::Again, ..first };
+    let again = AcceptedEvent { seen: Occurrence::Duplicate, ..first };
     assert_eq!(bench.submit(&[to("a", event("1"))]), Ok(vec![again]), "whoever wants it by now");
     let other = Event { data: "other".into(), ..event("1") };
-    let refusal = Refusal::Conflict { index: 1, first: Some(first.receipt) };
+    let refusal = SubmissionRefusal::Conflict { index: 1, first: Some(first.receipt) };
     assert_eq!(bench.submit(&[to("a", event("2")), to("a", other)]), Err(refusal));
     assert_eq!(bench.all().len(), 2);
     let delivery = bench.ready("a")[0].id;
-    bench.end(delivery, Next::Delivered);
+    bench.end(delivery, NextState::Delivered);
     assert_eq!(bench.submit(&[to("a", event("1"))]), Ok(vec![again]), "after it was delivered too");
     bench.crash();
     assert_eq!(bench.submit(&[to("a", event("1"))]), Ok(vec![again]), "and after a crash");
@@ -108,7 +109,7 @@ fn what_may_differ(bench: &mut Bench) {
         ("the trace",       Event { traceparent: TraceParent::new("t").ok(), ..event("1") }, true),
         ("its state",       Event { extensions: [extension("tracestate", text("x"))].into(), ..event("1") }, true),
         ("the correlation", Event { correlation_id: CorrelationId::new("c").ok(), ..event("1") }, true),
-        ("the subject",     Event { subject: Subject::new("s").ok(), ..event("1") },         false),
+        ("the subject",     Event { subject: EventSubject::new("s").ok(), ..event("1") },         false),
         ("the session",     in_session("1", "s"),                                            false),
         ("the content type", Event { content_type: None, ..event("1") },                     false),
         ("an extension",    Event { extensions: [extension("x", text("1"))].into(), ..event("1") }, false),
@@ -125,19 +126,26 @@ fn what_may_differ(bench: &mut Bench) {
 fn duplicates_at_once(bench: &mut Bench) {
     let one = to("a b", event("1"));
     let taken = bench.submit(&[one.clone(), to("a", event("2")), one.clone()]).expect("it is taken");
-    assert_eq!(taken[2], Taken { seen: Seen::Again, ..taken[0] });
-    let submission = |submitted: &Submitted| Submission { events: vec![submitted.clone()] };
+    assert_eq!(taken[2], AcceptedEvent { seen: Occurrence::Duplicate, ..taken[0] });
+    let submission = |submitted: &SubmittedEvent| Submission { events: vec![submitted.clone()] };
     let three = to("a", event("3"));
     let other = to("a", Event { data: "x".into(), ..event("3") });
     let submissions = vec![submission(&three), submission(&three), submission(&other)];
-    let written = bench.write(&Batch { submissions, ..Batch::default() });
+    let written = bench.write(&WriteBatch { submissions, ..WriteBatch::default() });
     let first = written.submitted[0].as_ref().expect("it is taken")[0];
-    assert_eq!(written.submitted[1], Ok(vec![Taken { seen: Seen::Again, ..first }]));
-    assert_eq!(written.submitted[2], Err(Refusal::Conflict { index: 0, first: Some(first.receipt) }));
+    assert_eq!(written.submitted[1], Ok(vec![AcceptedEvent { seen: Occurrence::Duplicate, ..first }]));
+    assert_eq!(
+        written.submitted[2],
+        Err(SubmissionRefusal::Conflict { index: 0, first: Some(first.receipt) })
+    );
     let other = to("a", Event { data: "x".into(), ..event("4") });
     let refused = bench.submit(&[to("a", event("4")), other]);
-    assert_eq!(refused, Err(Refusal::Conflict { index: 1, first: None }), "what is refused has no receipt");
-    assert_eq!(bench.take(&[to("a", event("4"))])[0].seen, Seen::First, "nothing of it was taken");
+    assert_eq!(
+        refused,
+        Err(SubmissionRefusal::Conflict { index: 1, first: None }),
+        "what is refused has no receipt"
+    );
+    assert_eq!(bench.take(&[to("a", event("4"))])[0].seen, Occurrence::First, "nothing of it was taken");
     assert_eq!(bench.counts().events, 4);
 }
 
@@ -147,7 +155,7 @@ fn sources(bench: &mut Bench) {
     let sources = ["/a", "/b", "/c"];
     let events: Vec<_> = sources.iter().map(|source| to("svc", elsewhere(source))).collect();
     let taken = bench.take(&events);
-    assert!(taken.iter().all(|taken| taken.seen == Seen::First));
+    assert!(taken.iter().all(|taken| taken.seen == Occurrence::First));
     let views = bench.reader().events(&EventKey::Id("1".to_owned())).expect("it answers");
     let found: Vec<&str> = views.iter().map(|view| view.event.source.as_str()).collect();
     assert_eq!(found, sources, "all of that id, the oldest first");
@@ -157,9 +165,9 @@ fn sources(bench: &mut Bench) {
 fn whole_or_not(bench: &mut Bench) {
     let tight = WaitingBound { deliveries_max: 1, ..ROOMY };
     let last = bounded(to("b", event("3")), WaitingBound { deliveries_max: 0, ..tight });
-    let refusal = Refusal::Full { index: 2, service: service("b") };
+    let refusal = SubmissionRefusal::Full { index: 2, service: service("b") };
     assert_eq!(bench.submit(&[to("a", event("1")), to("", event("2")), last]), Err(refusal));
-    assert_eq!(bench.counts(), crate::store::Counts::default());
+    assert_eq!(bench.counts(), crate::store::StoreCounts::default());
     assert!(bench.ready("a").is_empty());
     let taken = bench.take(&[to("a", event("1"))]);
     assert_eq!(taken[0].receipt.seq(), Seq::new(1), "no place was used up");
@@ -169,7 +177,7 @@ fn bounds(bench: &mut Bench) {
     let tight = WaitingBound { deliveries_max: 3, ..ROOMY };
     let tight = |names: &str, id: &str| bounded(to(names, event(id)), tight);
     bench.take(&[tight("a", "1"), tight("a/x", "2")]);
-    let full = |index| Err(Refusal::Full { index, service: service("a") });
+    let full = |index| Err(SubmissionRefusal::Full { index, service: service("a") });
     assert_eq!(bench.submit(&[tight("a/y b a", "3")]), full(0), "two for one service");
     assert_eq!(bench.submit(&[tight("b", "3"), tight("a", "4"), tight("a/y", "5")]), full(2));
     assert!(bench.submit(&[tight("a/y", "6")]).is_ok());
@@ -177,9 +185,9 @@ fn bounds(bench: &mut Bench) {
     assert!(bench.submit(&[tight("b", "8")]).is_ok(), "others have room");
     assert!(bench.submit(&[tight("a", "1")]).is_ok(), "what is known needs no room");
     let delivery = bench.ready("a/x")[0].id;
-    bench.end(delivery, Next::Due { at: at(9) });
+    bench.end(delivery, NextState::Due { at: at(9) });
     assert_eq!(bench.submit(&[tight("a", "7")]), full(0), "what waits for its time waits too");
-    bench.end(delivery, Next::Delivered);
+    bench.end(delivery, NextState::Delivered);
     assert!(bench.submit(&[tight("a", "7")]).is_ok());
 }
 
@@ -187,7 +195,7 @@ fn byte_bounds(bench: &mut Bench) {
     let tight = WaitingBound { bytes_max: 10, ..ROOMY };
     let sized =
         |id: &str, bytes: usize| bounded(to("a", Event { data: vec![0; bytes].into(), ..event(id) }), tight);
-    let full = |index| Err(Refusal::Full { index, service: service("a") });
+    let full = |index| Err(SubmissionRefusal::Full { index, service: service("a") });
     assert_eq!(bench.submit(&[sized("1", 11)]), full(0), "too large even alone");
     assert_eq!(bench.submit(&[sized("1", 6), sized("2", 5)]), full(1));
     assert!(bench.submit(&[sized("1", 6), sized("2", 4), sized("3", 0)]).is_ok());
@@ -195,7 +203,7 @@ fn byte_bounds(bench: &mut Bench) {
 }
 
 fn overflow(bench: &mut Bench) {
-    let tight = WaitingBound { deliveries_max: 1, when_full: WhenFull::DeadLetter, ..ROOMY };
+    let tight = WaitingBound { deliveries_max: 1, when_full: OverflowPolicy::DeadLetter, ..ROOMY };
     let sent = |id: &str| bounded(to("ord", in_session(id, "s")), tight);
     bench.take(&[sent("1")]);
     let waiting = bench.accept(sent("2"));
@@ -206,7 +214,7 @@ fn overflow(bench: &mut Bench) {
     assert_eq!((death.category, death.code.as_str()), (Category::Transient, codes::BACKLOG_FULL));
     assert_eq!(death.failure_code, death.code);
     let first = bench.ready("ord")[0].id;
-    assert!(bench.end(first, Next::Delivered).is_none(), "a dead letter is nobody's next");
+    assert!(bench.end(first, NextState::Delivered).is_none(), "a dead letter is nobody's next");
     assert_eq!(ids(&bench.accept(sent("3"))), ["3"]);
 }
 
@@ -215,15 +223,18 @@ fn room_in_the_same_batch(bench: &mut Bench) {
     let sent = |id: &str| Submission { events: vec![bounded(to("a", event(id)), tight)] };
     bench.take(&sent("1").events);
     let delivery = bench.ready("a")[0].id;
-    let delivered = super::bench::settlement(delivery, 0, Next::Delivered, bench.now);
-    let batch = Batch {
+    let delivered = super::bench::settlement(delivery, 0, NextState::Delivered, bench.now);
+    let batch = WriteBatch {
         settlements: vec![Arc::new(delivered)],
         submissions: vec![sent("2"), sent("3")],
-        ..Batch::default()
+        ..WriteBatch::default()
     };
     let written = bench.write(&batch);
     assert!(written.submitted[0].is_ok());
-    assert!(matches!(written.submitted[1], Err(Refusal::Full { .. })), "each counts what came before");
+    assert!(
+        matches!(written.submitted[1], Err(SubmissionRefusal::Full { .. })),
+        "each counts what came before"
+    );
     assert_eq!(ids(&written.waiting), ["2"]);
 }
 
@@ -240,19 +251,19 @@ fn unrouted(bench: &mut Bench) {
     bench.wait(5);
     let event = taken[2].receipt.seq();
     let routes = vec![addressee("ord"), addressee("a")];
-    let waiting = bench.note(Note::Route { event, routes: routes.clone() });
+    let waiting = bench.note(StateChange::Route { event, routes: routes.clone() });
     assert_eq!(ids(&waiting), ["3", "3"]);
     assert_eq!((waiting[0].sequence.is_some(), waiting[1].sequence.is_some()), (true, false));
     assert_eq!(shown(bench, Seq::NONE), ["1"]);
-    assert!(bench.note(Note::Route { event, routes: routes.clone() }).is_empty(), "only once");
+    assert!(bench.note(StateChange::Route { event, routes: routes.clone() }).is_empty(), "only once");
     let known = taken[1].receipt.seq();
-    assert!(bench.note(Note::Route { event: known, routes }).is_empty(), "it had its routes");
-    assert!(bench.note(Note::Route { event: Seq::new(99), routes: vec![addressee("a")] }).is_empty());
+    assert!(bench.note(StateChange::Route { event: known, routes }).is_empty(), "it had its routes");
+    assert!(bench.note(StateChange::Route { event: Seq::new(99), routes: vec![addressee("a")] }).is_empty());
     let view = bench.reader().events(&EventKey::Receipt(taken[2].receipt)).expect("it answers");
     let queues: Vec<String> = view[0].deliveries.iter().map(|view| view.queue.to_string()).collect();
     assert_eq!((queues, view[0].unrouted), (vec!["ord".to_owned(), "a".to_owned()], false));
     let again = bench.submit(&[to("", in_session("3", "s"))]).expect("it is known");
-    assert_eq!((again[0].seen, again[0].deliveries), (Seen::Again, 2));
+    assert_eq!((again[0].seen, again[0].deliveries), (Occurrence::Duplicate, 2));
     assert_eq!(ids(&bench.ready("a")), ["2", "3"]);
     assert!(bench.accept(to("ord", in_session("4", "s"))).is_empty(), "it is behind the routed one");
 }
@@ -260,20 +271,20 @@ fn unrouted(bench: &mut Bench) {
 fn route_without_room(bench: &mut Bench) {
     let taken = bench.take(&[to("", event("1")), to("a", event("2"))]);
     let event = taken[0].receipt.seq();
-    for when_full in [WhenFull::Refuse, WhenFull::DeadLetter] {
+    for when_full in [OverflowPolicy::Refuse, OverflowPolicy::DeadLetter] {
         let bound = WaitingBound { deliveries_max: 1, when_full, ..ROOMY };
         let mut full = addressee("a");
         full.bound = bound;
-        assert!(bench.note(Note::Route { event, routes: vec![addressee("b"), full] }).is_empty());
+        assert!(bench.note(StateChange::Route { event, routes: vec![addressee("b"), full] }).is_empty());
         assert_eq!(bench.counts().unrouted, 1);
     }
-    assert!(bench.note(Note::Route { event, routes: Vec::new() }).is_empty());
-    assert_eq!(ids(&bench.note(Note::Route { event, routes: vec![addressee("b")] })), ["1"]);
+    assert!(bench.note(StateChange::Route { event, routes: Vec::new() }).is_empty());
+    assert_eq!(ids(&bench.note(StateChange::Route { event, routes: vec![addressee("b")] })), ["1"]);
 }
 
 fn empty(bench: &mut Bench) {
-    let written = bench.write(&Batch::default());
+    let written = bench.write(&WriteBatch::default());
     assert!(written.settled.is_empty() && written.submitted.is_empty() && written.waiting.is_empty());
     assert_eq!(bench.submit(&[]), Ok(Vec::new()));
-    assert_eq!(bench.note(Note::Alive).len(), 0);
+    assert_eq!(bench.note(StateChange::Alive).len(), 0);
 }

@@ -1,12 +1,12 @@
 //! Dead letters: how they are numbered, counted, found, listed and given out.
 
 use redrive_core::book::pattern::EventPattern;
-use redrive_core::engine::{Death, Next};
+use redrive_core::engine::{DeadLetterInfo, NextState};
 use redrive_core::event::Event;
-use redrive_core::event::attribute::{CorrelationId, EventType, SessionKey, Subject};
+use redrive_core::event::attribute::{CorrelationId, EventSubject, EventType, SessionKey};
 use redrive_core::ids::DeliveryId;
 use redrive_core::letters::envelope::Tier;
-use redrive_core::policy::category::{Category, Code};
+use redrive_core::policy::category::{Category, FailureCode};
 
 use super::Scenario;
 use super::bench::{Bench, at, event, in_session, queue, settlement, to};
@@ -14,7 +14,7 @@ use super::desk::{death_of, events_of, everything, fails, found_by, named, poiso
 use crate::store::letter::{
     LetterFilter, LetterKey, LetterQuery, Poison, Selection, TREND_POINTS, TREND_SPAN,
 };
-use crate::store::{DeliveryState, Filter, StateName};
+use crate::store::{DeliveryFilter, DeliveryState, DeliveryStateName};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     ("a letter is numbered by its death, and anew when it dies again", numbers),
@@ -58,7 +58,7 @@ fn numbers(bench: &mut Bench) {
 fn one_letter(bench: &mut Bench) {
     let sent = Event { correlation_id: CorrelationId::new("c-1").ok(), ..in_session("1", "s") };
     let waiting = bench.accept(to("ord/x", sent.clone())).remove(0);
-    bench.end(waiting.id, Next::Due { at: at(2) });
+    bench.end(waiting.id, NextState::Due { at: at(2) });
     bench.wait(5);
     bench.end(waiting.id, fails("boom 17"));
     let letter = bench.reader().letter(&LetterKey::Delivery(waiting.id)).expect("it answers");
@@ -77,36 +77,36 @@ fn one_letter(bench: &mut Bench) {
     assert!(asked(DeliveryId::new(redrive_core::ids::Seq::new(99), 1)).is_none());
     let theirs = LetterKey::Imported("nobody's".to_owned());
     assert!(bench.reader().letter(&theirs).expect("it answers").is_none());
-    let delivered = bench.settled("svc", event("2"), Next::Delivered);
+    let delivered = bench.settled("svc", event("2"), NextState::Delivered);
     assert!(bench.reader().letter(&LetterKey::Delivery(delivered)).expect("it answers").is_none());
 }
 
 /// Letters that differ from the first in one thing each.
-fn variety() -> Vec<(&'static str, Event, Death)> {
+fn variety() -> Vec<(&'static str, Event, DeadLetterInfo)> {
     let of_type = |text: &str| Event { event_type: EventType::new(text).expect("a type"), ..event("type") };
     let death = || death_of("boom");
     #[rustfmt::skip]
     let variety = vec![
         ("svc",   event("first"),    death()),
-        ("svc",   event("same"),     Death { message: "boom, but in other words".to_owned(), ..death() }),
+        ("svc",   event("same"),     DeadLetterInfo { message: "boom, but in other words".to_owned(), ..death() }),
         ("svc",   event("cause"),    death_of("bang")),
         ("svc/x", event("channel"),  death()),
         ("other", event("service"),  death()),
         ("svc",   of_type("order.paid"), death()),
-        ("svc",   event("category"), Death { category: Category::Permanent, ..death() }),
-        ("svc",   event("code"),     Death { code: Code::reported("GAVE_UP"), ..death() }),
-        ("svc",   event("failure"),  Death { failure_code: Code::reported("TEAPOT"), ..death() }),
-        ("svc",   event("tier"),     Death { tier: Tier::Poison, ..death() }),
-        ("svc",   event("name"),     Death { name: "elsewhere".to_owned(), ..death() }),
-        ("svc",   event("consumers"), Death { consumer_group: "others".to_owned(), ..death() }),
+        ("svc",   event("category"), DeadLetterInfo { category: Category::Permanent, ..death() }),
+        ("svc",   event("code"),     DeadLetterInfo { code: FailureCode::reported("GAVE_UP"), ..death() }),
+        ("svc",   event("failure"),  DeadLetterInfo { failure_code: FailureCode::reported("TEAPOT"), ..death() }),
+        ("svc",   event("tier"),     DeadLetterInfo { tier: Tier::Poison, ..death() }),
+        ("svc",   event("name"),     DeadLetterInfo { name: "elsewhere".to_owned(), ..death() }),
+        ("svc",   event("consumers"), DeadLetterInfo { consumer_group: "others".to_owned(), ..death() }),
     ];
     variety
 }
 
-fn kill_all(bench: &mut Bench, letters: Vec<(&'static str, Event, Death)>) -> Vec<DeliveryId> {
-    let kill = |(name, event, death): (&str, Event, Death)| {
+fn kill_all(bench: &mut Bench, letters: Vec<(&'static str, Event, DeadLetterInfo)>) -> Vec<DeliveryId> {
+    let kill = |(name, event, death): (&str, Event, DeadLetterInfo)| {
         bench.wait(1);
-        bench.settled(name, event, Next::Dead(Box::new(death)))
+        bench.settled(name, event, NextState::Dead(Box::new(death)))
     };
     letters.into_iter().map(kill).collect()
 }
@@ -189,7 +189,7 @@ fn trend(bench: &mut Bench) {
     let third = bench.settled("svc", event("3"), fails("boom"));
     let replay = bench.replay(straight(named(&[third]))).id;
     bench.step(replay, 1);
-    bench.end(third, Next::Delivered);
+    bench.end(third, NextState::Delivered);
     assert_eq!(shown(bench), [(1, 2), (0, 1)], "a death stays one, whatever becomes of the letter");
     bench.wait(span * (TREND_POINTS as u64 - 2));
     assert_eq!(shown(bench), [(TREND_POINTS - 1, 2), (TREND_POINTS - 2, 1)]);
@@ -267,7 +267,7 @@ fn filters(bench: &mut Bench) {
 }
 
 fn texts(bench: &mut Bench) {
-    let subject = Event { subject: Subject::new("Büro 7").ok(), ..event("by-subject") };
+    let subject = Event { subject: EventSubject::new("Büro 7").ok(), ..event("by-subject") };
     bench.settled("svc", subject, fails("one"));
     bench.settled("svc", Event { data: "{\"a\":\"GRÜN\"}".into(), ..event("by-data") }, fails("two"));
     bench.settled("svc", event("By-Id"), fails("three"));
@@ -330,13 +330,15 @@ fn cursors(bench: &mut Bench) {
 fn listed_deliveries(bench: &mut Bench) {
     bench.settled("svc", event("1"), fails("boom"));
     bench.settled("strict", in_session("2", "s"), super::desk::holds("boom"));
-    bench.settled("svc", event("3"), Next::Delivered);
-    let filter = Filter { state: Some(StateName::Dead), rows_max: 10, ..Filter::default() };
+    bench.settled("svc", event("3"), NextState::Delivered);
+    let filter =
+        DeliveryFilter { state: Some(DeliveryStateName::Dead), rows_max: 10, ..DeliveryFilter::default() };
     let listed = bench.reader().list(&filter).expect("it answers").deliveries;
     assert_eq!(listed.iter().map(|view| view.event_id.as_str()).collect::<Vec<_>>(), ["2", "1"]);
-    let filter = Filter { service: Some("strict".to_owned()), ..filter };
+    let filter = DeliveryFilter { service: Some("strict".to_owned()), ..filter };
     assert_eq!(bench.reader().list(&filter).expect("it answers").deliveries.len(), 1);
-    let closed = Filter { state: Some(StateName::Closed), rows_max: 10, ..Filter::default() };
+    let closed =
+        DeliveryFilter { state: Some(DeliveryStateName::Closed), rows_max: 10, ..DeliveryFilter::default() };
     assert!(bench.reader().list(&closed).expect("it answers").deliveries.is_empty());
     bench.purge(&everything(), 10);
     let listed = bench.reader().list(&closed).expect("it answers").deliveries;
@@ -401,7 +403,7 @@ fn survey(bench: &mut Bench) {
 fn overflow(bench: &mut Bench) {
     let tight = crate::store::WaitingBound {
         deliveries_max: 0,
-        when_full: crate::store::WhenFull::DeadLetter,
+        when_full: crate::store::OverflowPolicy::DeadLetter,
         ..super::bench::ROOMY
     };
     bench.wait(1);
@@ -413,7 +415,7 @@ fn overflow(bench: &mut Bench) {
     assert_eq!((death.name.as_str(), death.consumer_group.as_str()), ("_svc/x.deadletter", "svc/x"));
     let replay = bench.replay(straight(everything())).id;
     let waiting = bench.step(replay, 1);
-    let delivered = settlement(waiting[0].id, 0, Next::Delivered, bench.now);
+    let delivered = settlement(waiting[0].id, 0, NextState::Delivered, bench.now);
     bench.settle(delivered);
-    assert_eq!(bench.now_at(waiting[0].id).state.name(), StateName::Delivered);
+    assert_eq!(bench.now_at(waiting[0].id).state.name(), DeliveryStateName::Delivered);
 }

@@ -4,25 +4,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use redrive_core::engine::{Death, Followers, Load, Next, QueueName, Settlement, Wanted};
+use redrive_core::engine::{
+    DeadLetterInfo, LoadRequest, LoadScope, NextState, QueueName, SessionFollowers, Settlement,
+};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{EventSource, SessionKey};
 use redrive_core::ids::{DependencyName, IdPrefix, Seq};
 use redrive_core::letters::envelope::Tier;
-use redrive_core::letters::replay::Stop;
-use redrive_core::policy::breaker::{Breaker, Generation, Record};
+use redrive_core::letters::replay::ReplayStop;
+use redrive_core::policy::breaker::{Breaker, BreakerRecord, Generation};
 use redrive_core::time::Timestamp;
 
+use super::access_store::{self, key, refused};
 use super::bench::{Bench, addressee, at, event, keep, queue, service, settlement, to};
 use super::desk::death_of;
-use super::door::{self, key, refused};
 use super::wishes::{self, Step, Wish, any_step, any_wish};
 use super::{file, twin};
-use crate::store::door::{By, Deed};
-use crate::store::letter::GivenCommand;
+use crate::store::access_store::{AuditActor, AuditEntry};
+use crate::store::letter::CommandRequest;
 use crate::store::{
-    Batch, DeliveryState, EventKey, Filter, Keep, Note, StateName, Submission, Submitted, WaitingBound,
-    WhenFull,
+    DeliveryFilter, DeliveryState, DeliveryStateName, EventKey, OverflowPolicy, RetentionRules, StateChange,
+    Submission, SubmittedEvent, WaitingBound, WriteBatch,
 };
 
 /// Queues of a small world, so that they meet often; all but two keep the order of sessions.
@@ -60,7 +62,7 @@ struct Sent {
     session: Option<u8>,
     bytes: usize,
     to: Vec<usize>,
-    when_full: WhenFull,
+    when_full: OverflowPolicy,
 }
 
 /// What is settled: one of all deliveries, as if it had had so many attempts more or less.
@@ -79,7 +81,7 @@ enum How {
     Ready,
     Due { second: u64 },
     Parked,
-    Dead { cause: u8, tier: Tier, followers: Followers },
+    Dead { cause: u8, tier: Tier, followers: SessionFollowers },
     Starting,
 }
 
@@ -107,7 +109,7 @@ enum Wanting {
 
 fn any_sent() -> impl Strategy<Value = Sent> {
     let to = prop::collection::vec(0..QUEUES.len(), 0..3);
-    let when_full = prop_oneof![Just(WhenFull::Refuse), Just(WhenFull::DeadLetter)];
+    let when_full = prop_oneof![Just(OverflowPolicy::Refuse), Just(OverflowPolicy::DeadLetter)];
     (0..20_u8, 0..2_u8, prop::option::of(0..2_u8), 0..40_usize, to, when_full).prop_map(
         // The same id nearly always means the same content.
         |(id, source, session, bytes, to, when_full)| {
@@ -136,8 +138,8 @@ fn any_tier() -> impl Strategy<Value = Tier> {
     prop_oneof![3 => Just(Tier::Dead), 1 => Just(Tier::Poison)]
 }
 
-fn any_followers() -> impl Strategy<Value = Followers> {
-    prop_oneof![1 => Just(Followers::GoOn), 2 => Just(Followers::Wait)]
+fn any_followers() -> impl Strategy<Value = SessionFollowers> {
+    prop_oneof![1 => Just(SessionFollowers::Continue), 2 => Just(SessionFollowers::Wait)]
 }
 
 fn any_noted() -> impl Strategy<Value = Noted> {
@@ -184,7 +186,7 @@ fn any_act() -> impl Strategy<Value = Act> {
 }
 
 impl Sent {
-    fn submitted(&self) -> Submitted {
+    fn submitted(&self) -> SubmittedEvent {
         let event = Event {
             source: EventSource::new(&format!("/{}", self.source)).expect("a source"),
             session: self.session.map(|key| SessionKey::new(&key.to_string()).expect("a key")),
@@ -214,22 +216,22 @@ impl Ended {
         }
         let view = (!all.is_empty()).then(|| self.which.get(&all))?;
         let next = match self.how {
-            How::Delivered => Next::Delivered,
-            How::Ready => Next::Ready,
-            How::Due { second } => Next::Due { at: at(second) },
-            How::Parked => Next::Due { at: Timestamp::NEVER },
+            How::Delivered => NextState::Delivered,
+            How::Ready => NextState::Ready,
+            How::Due { second } => NextState::Due { at: at(second) },
+            How::Parked => NextState::Due { at: Timestamp::NEVER },
             How::Dead { cause, tier, followers } => {
                 let death = death_of(if cause == 0 { "boom" } else { "bang" });
-                Next::Dead(Box::new(Death { tier, followers, ..death }))
+                NextState::Dead(Box::new(DeadLetterInfo { tier, followers, ..death }))
             }
-            How::Starting => Next::Starting,
+            How::Starting => NextState::Starting,
         };
         let mut settled = settlement(view.id, view.attempts + self.off_by, next, bench.now);
         settled.pause = self.pause.then(|| view.queue.service.clone());
-        if let (Next::Dead(death), Some(replay), true) = (&settled.next, view.replaying, self.stop) {
-            settled.stop = Some(Stop { replay, fingerprint: death.fingerprint, delivery: view.id });
+        if let (NextState::Dead(death), Some(replay), true) = (&settled.next, view.replaying, self.stop) {
+            settled.stop = Some(ReplayStop { replay, fingerprint: death.fingerprint, delivery: view.id });
         }
-        if let Some(story) = &mut settled.story {
+        if let Some(story) = &mut settled.record {
             story.book = u64::from(view.attempts);
         }
         Some(settled)
@@ -237,32 +239,42 @@ impl Ended {
 }
 
 impl Noted {
-    fn note(&self, now: Timestamp) -> Note {
+    fn note(&self, now: Timestamp) -> StateChange {
         let service_of = |index: usize| service(QUEUES[index].split('/').next().expect("a part"));
         match self {
-            Self::Pause(index) => Note::Pause(service_of(*index)),
-            Self::Resume(index) => Note::Resume(service_of(*index)),
+            Self::Pause(index) => StateChange::Pause(service_of(*index)),
+            Self::Resume(index) => StateChange::Resume(service_of(*index)),
             Self::Breaker { generation } => {
                 let name = DependencyName::new("db").expect("a name");
                 let generation = Generation(*generation);
-                Note::Breaker(Box::new(Record { generation, ..Breaker::new().record(&name, now) }))
+                StateChange::Breaker(Box::new(BreakerRecord {
+                    generation,
+                    ..Breaker::new().record(&name, now)
+                }))
             }
-            Self::Absence { seconds } => Note::Absence { from: now - Duration::from_secs(*seconds) },
-            Self::Alive => Note::Alive,
-            Self::Book { hash } => Note::Book { hash: *hash, text: format!("book {hash}").into() },
-            Self::Release(index) => Note::Release(queue(QUEUES[*index])),
+            Self::Absence { seconds } => StateChange::Absence { from: now - Duration::from_secs(*seconds) },
+            Self::Alive => StateChange::Alive,
+            Self::Book { hash } => StateChange::Book { hash: *hash, text: format!("book {hash}").into() },
+            Self::Release(index) => StateChange::Release(queue(QUEUES[*index])),
             Self::Route { event, to } => {
                 let routes = to.iter().map(|index| addressee(QUEUES[*index])).collect();
-                Note::Route { event: Seq::new(*event), routes }
+                StateChange::Route { event: Seq::new(*event), routes }
             }
-            Self::Key { id, name } => Note::Key(Box::new(key(&id.to_string(), &name.to_string(), now))),
+            Self::Key { id, name } => {
+                StateChange::Key(Box::new(key(&id.to_string(), &name.to_string(), now)))
+            }
             Self::Refused { source, bytes } => refused(&source.to_string(), *bytes),
             Self::Memo { name, value } => {
-                Note::Memo { name: name.to_string(), value: value.map(|value| value.to_string()) }
+                StateChange::Memo { name: name.to_string(), value: value.map(|value| value.to_string()) }
             }
             Self::Deed { by } => {
-                let by = by.map_or(By::nobody(), |by| By::somebody(&by.to_string()));
-                Note::Deed(Box::new(Deed { act: "pause", what: "svc".to_owned(), by, note: None }))
+                let by = by.map_or(AuditActor::unknown(), |by| AuditActor::named(&by.to_string()));
+                StateChange::Audit(Box::new(AuditEntry {
+                    act: "pause",
+                    what: "svc".to_owned(),
+                    by,
+                    note: None,
+                }))
             }
         }
     }
@@ -276,11 +288,11 @@ fn act(bench: &mut Bench, act: &Act) -> String {
             let submission =
                 |sent: &Vec<Sent>| Submission { events: sent.iter().map(Sent::submitted).collect() };
             let commands = wishes.iter().filter_map(|wish| wish.command(bench));
-            let batch = Batch {
+            let batch = WriteBatch {
                 settlements: ended.collect(),
                 submissions: submissions.iter().map(submission).collect(),
-                notes: notes.iter().map(|noted| noted.note(bench.now)).collect(),
-                commands: commands.map(GivenCommand::from).collect(),
+                changes: notes.iter().map(|noted| noted.note(bench.now)).collect(),
+                commands: commands.map(CommandRequest::from).collect(),
                 advances: steps.iter().map(|step| step.advance(bench)).collect(),
             };
             // Writing answers the commands.
@@ -288,16 +300,16 @@ fn act(bench: &mut Bench, act: &Act) -> String {
         }
         Act::Load { queue: index, wanted, rows_max, bytes_max } => {
             let wanted = match *wanted {
-                Wanting::Ready { after } => Wanted::Ready { after: Seq::new(after) },
-                Wanting::Due { second } => Wanted::Due { until: at(second) },
+                Wanting::Ready { after } => LoadScope::Ready { after: Seq::new(after) },
+                Wanting::Due { second } => LoadScope::Due { until: at(second) },
             };
             let queue = queue(QUEUES[*index]);
-            let load = Load { queue, wanted, rows_max: *rows_max, bytes_max: *bytes_max };
+            let load = LoadRequest { queue, wanted, rows_max: *rows_max, bytes_max: *bytes_max };
             format!("{:?}", bench.store().load(&load).expect("it loads"))
         }
         Act::Housekeep => {
             let keep = keep(Duration::from_secs(20), Duration::from_secs(45));
-            let keep = Keep { letters: Arc::new(letters_kept), ..keep };
+            let keep = RetentionRules { letters: Arc::new(letters_kept), ..keep };
             bench.housekeep(&keep).to_string()
         }
         Act::Pass { seconds } => {
@@ -320,17 +332,26 @@ fn seen(bench: &Bench) -> Vec<String> {
     for id in ["3", "17"] {
         seen.push(format!("{:?}", reader.events(&EventKey::Id(id.to_owned())).expect("it answers")));
     }
-    let states = [StateName::Ready, StateName::Due, StateName::Behind, StateName::Delivered];
-    for state in states.into_iter().chain([StateName::Dead, StateName::Closed]) {
-        let filter =
-            Filter { state: Some(state), service: Some("ord".to_owned()), rows_max: 5, ..Filter::default() };
+    let states = [
+        DeliveryStateName::Ready,
+        DeliveryStateName::Due,
+        DeliveryStateName::Behind,
+        DeliveryStateName::Delivered,
+    ];
+    for state in states.into_iter().chain([DeliveryStateName::Dead, DeliveryStateName::Closed]) {
+        let filter = DeliveryFilter {
+            state: Some(state),
+            service: Some("ord".to_owned()),
+            rows_max: 5,
+            ..DeliveryFilter::default()
+        };
         seen.push(format!("{:?}", reader.list(&filter).expect("it answers").deliveries));
     }
     seen.push(format!("{:?}", bench.all()));
     seen.push(format!("{:?}", reader.unrouted(Seq::NONE, 9).expect("it answers")));
     seen.extend((0..12).map(|hash| format!("{:?}", reader.book(hash).expect("it answers"))));
     seen.extend(wishes::seen(bench));
-    seen.extend(door::seen(bench));
+    seen.extend(access_store::seen(bench));
     seen
 }
 
@@ -371,9 +392,10 @@ fn pile_up(bench: &mut Bench) {
             for name in ["ord", "svc", "strict"] {
                 bench.wait(1);
                 for waiting in bench.ready(name) {
-                    let holds = if name == "strict" { Followers::Wait } else { Followers::GoOn };
-                    let death = Death { followers: holds, ..death_of("boom") };
-                    bench.end(waiting.id, Next::Dead(Box::new(death)));
+                    let holds =
+                        if name == "strict" { SessionFollowers::Wait } else { SessionFollowers::Continue };
+                    let death = DeadLetterInfo { followers: holds, ..death_of("boom") };
+                    bench.end(waiting.id, NextState::Dead(Box::new(death)));
                 }
             }
         }

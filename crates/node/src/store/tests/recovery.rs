@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use redrive_core::engine::Next;
+use redrive_core::engine::NextState;
 use redrive_core::ids::DependencyName;
-use redrive_core::policy::breaker::{Breaker, Generation, Record};
+use redrive_core::policy::breaker::{Breaker, BreakerRecord, Generation};
 
 use super::Scenario;
 use super::bench::{Bench, at, dead, event, service, settlement, to};
-use crate::store::{BOOKS_RECOVERED_MAX, CRASHES_MAX, Note};
+use crate::store::{BOOKS_RECOVERED_MAX, CRASHES_MAX, StateChange};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     ("queues with something waiting are known", queues),
@@ -26,7 +26,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
 fn queues(bench: &mut Bench) {
     bench.take(&[to("a/x", event("1")), to("b", event("2")), to("c", event("3")), to("a", event("4"))]);
     let (b, c) = (bench.ready("b")[0].id, bench.ready("c")[0].id);
-    bench.end(b, Next::Delivered);
+    bench.end(b, NextState::Delivered);
     bench.end(c, dead());
     let queues = bench.crash().queues;
     assert_eq!(queues.iter().map(ToString::to_string).collect::<Vec<_>>(), ["a", "a/x"]);
@@ -35,11 +35,11 @@ fn queues(bench: &mut Bench) {
 fn owed(bench: &mut Bench) {
     let name = |text| DependencyName::new(text).expect("a name");
     for text in ["mail", "shop", "mail"] {
-        bench.note(Note::Owe(name(text)));
+        bench.note(StateChange::AutoReplayDue(name(text)));
     }
     assert_eq!(bench.crash().owed, [name("mail"), name("shop")].into());
-    bench.note(Note::Paid(name("mail")));
-    bench.note(Note::Paid(name("nobody")));
+    bench.note(StateChange::AutoReplayDone(name("mail")));
+    bench.note(StateChange::AutoReplayDone(name("nobody")));
     assert_eq!(bench.restart(1).owed, [name("shop")].into());
 }
 
@@ -72,7 +72,7 @@ fn absences(bench: &mut Bench) {
     assert_eq!(away(bench, 0), Duration::ZERO);
     assert_eq!(away(bench, 100), seconds(100), "down after a good end");
     bench.wait(10);
-    bench.note(Note::Alive);
+    bench.note(StateChange::Alive);
     bench.wait(7);
     let recovered = bench.crash();
     assert_eq!(recovered.absences.within(at(0), at(10_000)), seconds(107), "since the last sign of life");
@@ -84,45 +84,47 @@ fn absences(bench: &mut Bench) {
     bench.wait(20);
     let from = bench.now;
     bench.wait(5);
-    bench.note(Note::Absence { from });
+    bench.note(StateChange::Absence { from });
     assert_eq!(away(bench, 1), seconds(116), "or when it could not write");
 }
 
 fn pauses(bench: &mut Bench) {
-    bench.note(Note::Pause(service("a")));
+    bench.note(StateChange::Pause(service("a")));
     bench.wait(5);
-    bench.note(Note::Pause(service("a")));
-    bench.note(Note::Pause(service("b")));
+    bench.note(StateChange::Pause(service("a")));
+    bench.note(StateChange::Pause(service("b")));
     let delivery = bench.accept(to("a", event("1"))).remove(0).id;
-    let mut paused = settlement(delivery, 0, Next::Ready, bench.now);
+    let mut paused = settlement(delivery, 0, NextState::Ready, bench.now);
     paused.pause = Some(service("a"));
     bench.settle(paused);
     assert_eq!(bench.restart(1).paused, [(service("a"), at(0)), (service("b"), at(5))].into());
-    bench.note(Note::Resume(service("a")));
-    bench.note(Note::Resume(service("nobody")));
+    bench.note(StateChange::Resume(service("a")));
+    bench.note(StateChange::Resume(service("nobody")));
     assert_eq!(bench.crash().paused, [(service("b"), at(5))].into());
 }
 
 fn breakers(bench: &mut Bench) {
     let name = DependencyName::new("smtp").expect("a name");
-    let record =
-        |generation, now| Record { generation: Generation(generation), ..Breaker::new().record(&name, now) };
+    let record = |generation, now| BreakerRecord {
+        generation: Generation(generation),
+        ..Breaker::new().record(&name, now)
+    };
     let newer = record(3, bench.now);
-    bench.note(Note::Breaker(Box::new(newer.clone())));
-    bench.note(Note::Breaker(Box::new(record(2, bench.now))));
+    bench.note(StateChange::Breaker(Box::new(newer.clone())));
+    bench.note(StateChange::Breaker(Box::new(record(2, bench.now))));
     assert_eq!(bench.crash().breakers, [newer], "an older record changes nothing");
     let later = bench.now + redrive_core::limits::BREAKER_RECORD_KEPT;
     bench.now = later;
     assert_eq!(bench.crash().breakers, [], "and a stale one means nothing");
     let fresh = record(1, later);
-    bench.note(Note::Breaker(Box::new(fresh.clone())));
+    bench.note(StateChange::Breaker(Box::new(fresh.clone())));
     assert_eq!(bench.crash().breakers, [fresh]);
 }
 
 fn books(bench: &mut Bench) {
     // The highest bit is set, since hashes use all of theirs.
     let hash = |number: u64| number | 1 << 63;
-    let book = |number: u64| Note::Book { hash: hash(number), text: number.to_string().into() };
+    let book = |number: u64| StateChange::Book { hash: hash(number), text: number.to_string().into() };
     for number in 0..12 {
         bench.note(book(number));
     }

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use redrive_core::book::pattern::EventPattern;
-use redrive_core::engine::{Next, Waiting};
+use redrive_core::engine::{NextState, PendingDelivery};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::EventType;
 use redrive_core::ids::Seq;
-use redrive_core::letters::replay::Tally;
+use redrive_core::letters::replay::ReplayTally;
 use redrive_core::policy::category::codes;
 use redrive_core::time::Timestamp;
 
@@ -15,7 +15,7 @@ use super::Scenario;
 use super::bench::{Bench, at, event, ids, in_session, order_of, queue, to};
 use super::desk::{events_of, named, straight};
 use crate::store::letter::{
-    LetterCommand, LetterFilter, Reassign, ReassignCursor, ReassignScope, ReassignStep, Reassignment,
+    LetterCommand, LetterFilter, ReassignCommand, ReassignCursor, ReassignScope, ReassignStep, Reassignment,
     Redirect, ReplayAct,
 };
 
@@ -27,7 +27,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     ("what a cancelled replay has sent is answered for when it is taken out", of_a_replay),
 ];
 
-fn reassign(from: &str, to: Option<&str>, rows_max: usize) -> Reassign {
+fn reassign(from: &str, to: Option<&str>, rows_max: usize) -> ReassignCommand {
     let to = match to {
         None => Reassignment::DeadLetters,
         Some(name) => Reassignment::Queue {
@@ -36,7 +36,16 @@ fn reassign(from: &str, to: Option<&str>, rows_max: usize) -> Reassign {
         },
     };
     let (running, after, audit, note) = (BTreeSet::new(), None, None, None);
-    Reassign { queue: queue(from), scope: ReassignScope::All, to, rows_max, running, after, audit, note }
+    ReassignCommand {
+        queue: queue(from),
+        scope: ReassignScope::All,
+        to,
+        rows_max,
+        running,
+        after,
+        audit,
+        note,
+    }
 }
 
 /// One step: how many were taken, left as unwanted and as busy, where the next begins, and what may start.
@@ -44,10 +53,10 @@ struct Stepped {
     counts: (u64, u64, u64),
     next: Option<ReassignCursor>,
     audit: Option<u64>,
-    started: Vec<Waiting>,
+    started: Vec<PendingDelivery>,
 }
 
-fn step(bench: &mut Bench, order: Reassign) -> Stepped {
+fn step(bench: &mut Bench, order: ReassignCommand) -> Stepped {
     let (answer, started) = bench.order_and_see(|answer| LetterCommand::Reassign(Box::new(order), answer));
     let ReassignStep { done, unwanted, busy, next, audit } = answer.expect("it is never refused");
     bench.audit();
@@ -55,11 +64,11 @@ fn step(bench: &mut Bench, order: Reassign) -> Stepped {
 }
 
 /// All steps of one pass.
-fn pass(bench: &mut Bench, order: &Reassign) -> (u64, Vec<Waiting>) {
+fn pass(bench: &mut Bench, order: &ReassignCommand) -> (u64, Vec<PendingDelivery>) {
     let (mut done, mut started) = (0, Vec::new());
     let (mut after, mut audit) = (None, None);
     loop {
-        let stepped = step(bench, Reassign { after, audit, ..order.clone() });
+        let stepped = step(bench, ReassignCommand { after, audit, ..order.clone() });
         done += stepped.counts.0;
         started.extend(stepped.started);
         (after, audit) = (stepped.next, stepped.audit);
@@ -76,7 +85,7 @@ fn backlog(bench: &mut Bench, name: &str) {
         bench.accept(to(name, in_session(id, "s")));
     }
     let due = bench.accept(to(name, event("due")));
-    bench.end(due[0].id, Next::Due { at: at(1_000_000) });
+    bench.end(due[0].id, NextState::Due { at: at(1_000_000) });
     bench.accept(to(name, event("free")));
 }
 
@@ -113,9 +122,9 @@ fn moved(bench: &mut Bench) {
     assert_eq!((counts.waiting, counts.behind), (5, 2), "the session waits in its order");
     let ready = bench.ready("ord");
     assert_eq!(ids(&ready), ["s1", "due", "free"]);
-    let next = bench.end(ready[0].id, Next::Delivered).expect("the next of the session");
+    let next = bench.end(ready[0].id, NextState::Delivered).expect("the next of the session");
     assert_eq!(next.event.id.as_str(), "s2");
-    let next = bench.end(next.id, Next::Delivered).expect("the last of the session");
+    let next = bench.end(next.id, NextState::Delivered).expect("the last of the session");
     assert_eq!(next.event.id.as_str(), "s3");
     assert_eq!(bench.acts(), [("move".to_owned(), 5)]);
 }
@@ -123,12 +132,12 @@ fn moved(bench: &mut Bench) {
 fn stays(bench: &mut Bench) {
     backlog(bench, "ord");
     let running: BTreeSet<Seq> = bench.ready("ord").iter().map(|row| row.id.seq()).take(1).collect();
-    let order = Reassign { running, ..reassign("ord", None, 100) };
+    let order = ReassignCommand { running, ..reassign("ord", None, 100) };
     let stepped = step(bench, order);
     assert_eq!(stepped.counts, (1, 0, 1), "the first of the session runs, and those behind it wait for it");
     let takes = EventPattern::parse("mail.*").into_iter().collect();
     let to = Redirect { queue: queue("strict"), order: order_of("strict") };
-    let order = Reassign { to: Reassignment::Queue { to, takes }, ..reassign("ord", None, 100) };
+    let order = ReassignCommand { to: Reassignment::Queue { to, takes }, ..reassign("ord", None, 100) };
     assert_eq!(step(bench, order).counts, (0, 1, 0), "such events are not taken there");
     assert_eq!(bench.counts().queues[&*queue("ord")].waiting, 4);
 }
@@ -146,7 +155,7 @@ fn of_a_replay(bench: &mut Bench) {
         );
         bench.change(replay, ReplayAct::Cancel).expect("it is open");
         assert_eq!(step(bench, reassign("svc", to, 100)).counts, (2, 0, 0));
-        assert_eq!(bench.replay_now(replay).tally, Tally { sent: 2, failed: 2, ..before });
+        assert_eq!(bench.replay_now(replay).tally, ReplayTally { sent: 2, failed: 2, ..before });
     }
 }
 
@@ -170,13 +179,13 @@ fn without_rule(bench: &mut Bench) {
     }
     for row in bench.ready("ord") {
         if row.event.event_type.as_str() == "order.gone" {
-            bench.end(row.id, Next::Due { at: Timestamp::NEVER });
+            bench.end(row.id, NextState::Due { at: Timestamp::NEVER });
         }
     }
     bench.audit();
     assert_eq!(bench.counts().queues[&*queue("ord")].without_rule, 5, "with those behind them");
     let rows = EventPattern::parse("order.kept").into_iter().collect();
-    let order = Reassign { scope: ReassignScope::WithoutRule { rows }, ..reassign("ord", None, 3) };
+    let order = ReassignCommand { scope: ReassignScope::WithoutRule { rows }, ..reassign("ord", None, 3) };
     let first = step(bench, order.clone());
     assert_eq!((first.counts, ids(&first.started)), ((3, 0, 0), vec!["a3"]), "its session goes on");
     assert_eq!(bench.counts().queues[&*queue("ord")].without_rule, 1, "b2 waits for a rule, too");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use redrive_core::engine::Next;
+use redrive_core::engine::NextState;
 use redrive_core::event::Event;
 use redrive_core::letters::replay::{ReplayId, ReplayState};
 
@@ -10,8 +10,8 @@ use super::Scenario;
 use super::bench::{Bench, at, event, ids, in_session, queue, settlement, to};
 use super::desk::{canary, events_of, everything, fails, foreign, found_by, named, poison, straight};
 use super::replays::tally;
-use crate::store::letter::{LetterCommand, LetterFilter, Purge, PurgeStep, ReplayAct};
-use crate::store::{Batch, REPLAY_GATHER_MAX, REPLAY_WALK_MAX, StateName, Submission};
+use crate::store::letter::{LetterCommand, LetterFilter, PurgeCommand, PurgeStep, ReplayAct};
+use crate::store::{DeliveryStateName, REPLAY_GATHER_MAX, REPLAY_WALK_MAX, Submission, WriteBatch};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     ("many letters are listed in several steps", gathering),
@@ -26,9 +26,9 @@ pub(super) const SCENARIOS: &[Scenario] = &[
 /// So many letters at once.
 fn heap(bench: &mut Bench, count: usize) {
     let sent = (0..count).map(|id| Submission { events: vec![to("svc", event(&id.to_string()))] });
-    let waiting = bench.write(&Batch { submissions: sent.collect(), ..Batch::default() }).waiting;
+    let waiting = bench.write(&WriteBatch { submissions: sent.collect(), ..WriteBatch::default() }).waiting;
     let dead = waiting.iter().map(|one| Arc::new(settlement(one.id, 0, fails("boom"), bench.now)));
-    bench.write(&Batch { settlements: dead.collect(), ..Batch::default() });
+    bench.write(&WriteBatch { settlements: dead.collect(), ..WriteBatch::default() });
 }
 
 fn gathering(bench: &mut Bench) {
@@ -51,7 +51,7 @@ fn gathering(bench: &mut Bench) {
     // Whether the late one is in depends on how far letters had been looked at; the selection allows it.
     assert_eq!((running.state, running.tally.sent), (ReplayState::Running, 0));
     assert_eq!(running.tally.total, count as u64 + 1);
-    assert_eq!(bench.now_at(late).state.name(), StateName::Dead);
+    assert_eq!(bench.now_at(late).state.name(), DeliveryStateName::Dead);
     assert_eq!(bench.step(replay.id, 256).len(), 256);
     assert_eq!(bench.counts().queues[&*queue("svc")].waiting, 256);
 }
@@ -71,7 +71,7 @@ fn gathering_text(bench: &mut Bench) {
     let replay = bench.replay_now(replay.id);
     assert_eq!((replay.state, replay.tally.total), (ReplayState::Running, 1));
     bench.change(replay.id, ReplayAct::Cancel).expect("it is open");
-    let step = |after| Purge {
+    let step = |after| PurgeCommand {
         selection: found_by(filter.clone()),
         what: "some".to_owned(),
         rows_max: 100,
@@ -131,7 +131,7 @@ fn long_session(bench: &mut Bench) {
     assert!(bench.step(replay, 10).is_empty());
     for id in 1..5 {
         let first = bench.ready("ord")[0].id;
-        bench.end(first, Next::Delivered);
+        bench.end(first, NextState::Delivered);
         assert_eq!(ids(&bench.step(replay, 10)), [id.to_string()]);
     }
 }
@@ -168,7 +168,7 @@ fn order_of_turns(bench: &mut Bench) {
     for id in ["1", "2", "3"] {
         let sent = bench.step(replay, 10);
         assert_eq!(ids(&sent), [id]);
-        bench.end(sent[0].id, Next::Delivered);
+        bench.end(sent[0].id, NextState::Delivered);
     }
     assert_eq!(bench.replay_now(replay).state, ReplayState::Done);
 }

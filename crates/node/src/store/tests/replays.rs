@@ -3,17 +3,19 @@
 use std::sync::Arc;
 
 use redrive_core::book::model;
-use redrive_core::engine::{Advance, Next};
+use redrive_core::engine::{Advance, NextState};
 use redrive_core::ids::{DeliveryId, Seq};
-use redrive_core::letters::replay::{Manner, Origin, ReplayId, ReplayState, Replaying, Stop, Tally, Wave};
+use redrive_core::letters::replay::{
+    Manner, ReplayId, ReplayOrigin, ReplayState, ReplayStop, ReplayTally, ReplayWave, Replaying,
+};
 use redrive_core::policy::decide::History;
 use redrive_core::text::Rate;
 
 use super::Scenario;
 use super::bench::{Bench, at, event, ids, in_session, queue, settlement, to};
 use super::desk::{canary, death_of, events_of, everything, fails, found_by, named, poison, straight};
-use crate::store::letter::{LetterFilter, NewReplay, OrderRefusal, Poison, Redirect, ReplayAct, Selection};
-use crate::store::{Settled, StateName};
+use crate::store::letter::{CommandRefusal, LetterFilter, NewReplay, Poison, Redirect, ReplayAct, Selection};
+use crate::store::{DeliveryStateName, SettleResult};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     ("a replay begins with all that is known of it", begins),
@@ -38,8 +40,8 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     ("a retry within a replay stays one of it", retries),
 ];
 
-pub(super) fn tally(total: u64, sent: u64, delivered: u64, failed: u64, left: u64) -> Tally {
-    Tally { total, sent, delivered, failed, left }
+pub(super) fn tally(total: u64, sent: u64, delivered: u64, failed: u64, left: u64) -> ReplayTally {
+    ReplayTally { total, sent, delivered, failed, left }
 }
 
 /// A letter of each id in one session of `ord`.
@@ -57,8 +59,8 @@ fn begins(bench: &mut Bench) {
     let new = NewReplay {
         what: "of svc".to_owned(),
         note: Some("they mended it".to_owned()),
-        origin: Origin::Automatic { times_max: 3 },
-        pace: redrive_core::letters::replay::Pace {
+        origin: ReplayOrigin::Automatic { times_max: 3 },
+        pace: redrive_core::letters::replay::ReplayPace {
             rate: Rate::per_second(12.5),
             concurrency: 9,
             manner: Manner::Canary,
@@ -66,7 +68,7 @@ fn begins(bench: &mut Bench) {
         ..straight(everything())
     };
     let view = bench.replay(new.clone());
-    assert_eq!((view.id, view.state, view.wave), (ReplayId(1), ReplayState::Running, Wave::None));
+    assert_eq!((view.id, view.state, view.wave), (ReplayId(1), ReplayState::Running, ReplayWave::None));
     assert_eq!((view.what.as_str(), view.note.as_deref()), ("of svc", Some("they mended it")));
     assert_eq!((view.pace, view.origin, &view.to), (new.pace, new.origin, &None));
     assert_eq!((view.tally, view.claimed_by_others, view.stop), (tally(3, 0, 0, 0, 0), 0, None));
@@ -80,7 +82,11 @@ fn begins(bench: &mut Bench) {
     assert_eq!(bench.replay_now(view.id), view);
     let second = bench.pile("svc", 10..11);
     let second = bench.replay(straight(named(&second)));
-    assert_eq!((second.id, second.wave), (ReplayId(2), Wave::Rest), "straight ahead from the beginning");
+    assert_eq!(
+        (second.id, second.wave),
+        (ReplayId(2), ReplayWave::Rest),
+        "straight ahead from the beginning"
+    );
 }
 
 fn frozen(bench: &mut Bench) {
@@ -105,7 +111,7 @@ fn claims(bench: &mut Bench) {
     assert_eq!((second.tally.total, second.claimed_by_others), (2, 2));
     let claimed = [(first.id, 2), (second.id, 2)].into();
     let refused = bench.try_replay(straight(everything()));
-    assert_eq!(refused, Err(OrderRefusal::NothingMatches { claimed, poison: 0 }));
+    assert_eq!(refused, Err(CommandRefusal::NothingMatches { claimed, poison: 0 }));
     let shown = bench.letters(&LetterFilter::default());
     let claimed: Vec<_> = shown.iter().map(|letter| letter.claimed_by.map(|replay| replay.0)).collect();
     assert_eq!(claimed, [Some(2), Some(2), Some(1), Some(1)]);
@@ -128,14 +134,14 @@ fn named_letters(bench: &mut Bench) {
     let letters = bench.pile("svc", 0..3);
     let unknown = DeliveryId::new(Seq::new(999), 1);
     let impostor = DeliveryId::new(letters[0].seq(), !letters[0].content());
-    let delivered = bench.settled("svc", event("9"), Next::Delivered);
+    let delivered = bench.settled("svc", event("9"), NextState::Delivered);
     for stranger in [unknown, impostor, delivered] {
         let refused = bench.try_replay(straight(named(&[letters[0], stranger])));
-        assert_eq!(refused, Err(OrderRefusal::NoSuchLetter(stranger)));
+        assert_eq!(refused, Err(CommandRefusal::NoSuchLetter(stranger)));
     }
     let replay = bench.replay(straight(named(&letters[1..2]))).id;
     let refused = bench.try_replay(straight(named(&letters)));
-    assert_eq!(refused, Err(OrderRefusal::Claimed { letter: letters[1], replay }));
+    assert_eq!(refused, Err(CommandRefusal::Claimed { letter: letters[1], replay }));
     let twice = bench.replay(straight(named(&[letters[2], letters[0], letters[2]])));
     assert_eq!(twice.tally.total, 2, "named twice is once");
     assert_eq!(ids(&bench.step(twice.id, 10)), ["0", "2"], "in their order, however they were named");
@@ -143,7 +149,7 @@ fn named_letters(bench: &mut Bench) {
 
 fn poison_left(bench: &mut Bench) {
     let bad = bench.settled("svc", event("bad"), poison("boom"));
-    let refused = |poison| Err(OrderRefusal::NothingMatches { claimed: [].into(), poison });
+    let refused = |poison| Err(CommandRefusal::NothingMatches { claimed: [].into(), poison });
     assert_eq!(bench.try_replay(straight(everything())), refused(1));
     assert_eq!(bench.try_replay(straight(named(&[bad]))), refused(1), "even if it is named");
     bench.wait(1);
@@ -156,7 +162,7 @@ fn poison_left(bench: &mut Bench) {
 }
 
 fn nothing(bench: &mut Bench) {
-    let refusal = Err(OrderRefusal::NothingMatches { claimed: [].into(), poison: 0 });
+    let refusal = Err(CommandRefusal::NothingMatches { claimed: [].into(), poison: 0 });
     assert_eq!(bench.try_replay(straight(everything())), refusal);
     bench.pile("svc", 0..2);
     let nobody = LetterFilter { service: Some("nobody".to_owned()), ..LetterFilter::default() };
@@ -168,7 +174,7 @@ fn nothing(bench: &mut Bench) {
 
 fn fresh(bench: &mut Bench) {
     let waiting = bench.accept(to("ord", in_session("1", "s"))).remove(0);
-    bench.end(waiting.id, Next::Due { at: at(2) });
+    bench.end(waiting.id, NextState::Due { at: at(2) });
     bench.wait(3);
     bench.end(waiting.id, fails("boom"));
     let replay = bench.replay(straight(everything())).id;
@@ -183,7 +189,7 @@ fn fresh(bench: &mut Bench) {
     assert_eq!(bench.ready("ord"), sent, "and loads as the same");
     let view = bench.now_at(waiting.id);
     assert_eq!((view.replaying, view.replays, view.stories.len()), (Some(replay), 1, 2));
-    assert_eq!((view.state.name(), view.written_at), (StateName::Ready, bench.now));
+    assert_eq!((view.state.name(), view.written_at), (DeliveryStateName::Ready, bench.now));
     let counts = bench.counts().queues[&*queue("ord")];
     assert_eq!((counts.dead, counts.waiting, counts.waiting_bytes), (0, 1, 1));
     assert!(bench.letters(&LetterFilter::default()).is_empty());
@@ -195,24 +201,27 @@ fn fresh(bench: &mut Bench) {
     let replay = bench.replay(straight(selection)).id;
     let again = bench.step(replay, 10).remove(0);
     assert_eq!(again.replaying, Some(Replaying { replay, times: 2 }));
-    bench.end(waiting.id, Next::Delivered);
+    bench.end(waiting.id, NextState::Delivered);
     let view = bench.now_at(waiting.id);
-    assert_eq!((view.state.name(), view.replaying, view.stories.len()), (StateName::Delivered, None, 4));
+    assert_eq!(
+        (view.state.name(), view.replaying, view.stories.len()),
+        (DeliveryStateName::Delivered, None, 4)
+    );
     bench.audit();
 }
 
 fn taken_already(bench: &mut Bench) {
     bench.pile("svc", 0..5);
     let replay = bench.replay(straight(everything())).id;
-    let step = Advance { replay, sent_before: 0, letters_max: 2, wave: Wave::Rest };
+    let step = Advance { replay, sent_before: 0, letters_max: 2, wave: ReplayWave::Rest };
     let (job, sent, waiting) = bench.advance(step).expect("it is there");
     assert_eq!((job.tally, sent, ids(&waiting)), (tally(5, 2, 0, 0, 0), 2, vec!["0", "1"]));
     bench.crash();
     for sent_before in [0, 1, 3] {
-        let again = Advance { sent_before, wave: Wave::First, ..step };
+        let again = Advance { sent_before, wave: ReplayWave::First, ..step };
         let (job, sent, waiting) = bench.advance(again).expect("it is there");
         assert_eq!((job.tally, sent, waiting.len()), (tally(5, 2, 0, 0, 0), 0, 0));
-        assert_eq!(job.wave, Wave::Rest);
+        assert_eq!(job.wave, ReplayWave::Rest);
     }
     let (job, sent, _) = bench.advance(Advance { sent_before: 2, ..step }).expect("it is there");
     assert_eq!((job.tally.sent, sent), (4, 2));
@@ -227,16 +236,16 @@ fn waves(bench: &mut Bench) {
         let advance = Advance { replay, sent_before, letters_max, wave };
         bench.advance(advance).expect("it is there")
     };
-    let (job, sent, waiting) = step(bench, 0, 1, Wave::First);
-    assert_eq!((job.wave, sent, ids(&waiting)), (Wave::First, 1, vec!["1"]));
-    bench.end(letters[0], Next::Delivered);
-    let (job, sent, waiting) = step(bench, 1, 10, Wave::Second);
-    assert_eq!((job.wave, sent), (Wave::Second, 10));
+    let (job, sent, waiting) = step(bench, 0, 1, ReplayWave::First);
+    assert_eq!((job.wave, sent, ids(&waiting)), (ReplayWave::First, 1, vec!["1"]));
+    bench.end(letters[0], NextState::Delivered);
+    let (job, sent, waiting) = step(bench, 1, 10, ReplayWave::Second);
+    assert_eq!((job.wave, sent), (ReplayWave::Second, 10));
     assert_eq!(ids(&waiting), ["2", "10", "11", "12", "13", "14", "15", "16", "17", "18"]);
     bench.crash();
-    assert_eq!(bench.replay_now(replay).wave, Wave::Second);
-    let (job, sent, _) = step(bench, 11, 100, Wave::Rest);
-    assert_eq!((job.wave, sent, job.tally.waiting()), (Wave::Rest, 11, 0));
+    assert_eq!(bench.replay_now(replay).wave, ReplayWave::Second);
+    let (job, sent, _) = step(bench, 11, 100, ReplayWave::Rest);
+    assert_eq!((job.wave, sent, job.tally.waiting()), (ReplayWave::Rest, 11, 0));
 }
 
 fn one_of_a_session(bench: &mut Bench) {
@@ -247,14 +256,14 @@ fn one_of_a_session(bench: &mut Bench) {
     assert!(bench.step(replay, 10).is_empty(), "they are on their way");
     assert_eq!(bench.replay_now(replay).tally, tally(5, 2, 0, 0, 0));
     bench.audit();
-    assert!(bench.end(one[0], Next::Delivered).is_none(), "the next is dead, and sent in its time");
+    assert!(bench.end(one[0], NextState::Delivered).is_none(), "the next is dead, and sent in its time");
     assert_eq!(ids(&bench.step(replay, 10)), ["2"]);
-    bench.end(one[1], Next::Due { at: at(99) });
+    bench.end(one[1], NextState::Due { at: at(99) });
     assert!(bench.step(replay, 10).is_empty(), "one that is tried again is on its way");
-    bench.end(other[0], Next::Delivered);
+    bench.end(other[0], NextState::Delivered);
     bench.crash();
     assert_eq!(ids(&bench.step(replay, 10)), ["5"]);
-    bench.end(one[1], Next::Delivered);
+    bench.end(one[1], NextState::Delivered);
     assert_eq!(ids(&bench.step(replay, 10)), ["3"]);
 }
 
@@ -272,7 +281,7 @@ fn failed_session(bench: &mut Bench) {
     assert_eq!(events_of(&dead), ["1", "3", "2"]);
     assert!(dead.iter().all(|letter| letter.claimed_by.is_none()), "what is left is free");
     let four = bench.ready("ord")[0].id;
-    bench.end(four, Next::Delivered);
+    bench.end(four, NextState::Delivered);
     assert_eq!(bench.replay_now(replay).state, ReplayState::Done);
     let next = bench.replay(straight(everything()));
     assert_eq!(ids(&bench.step(next.id, 10)), ["2"], "another replay may send them");
@@ -285,20 +294,20 @@ fn live_head(bench: &mut Bench) {
     let replay = bench.replay(straight(everything())).id;
     assert!(bench.step(replay, 10).is_empty(), "it waits for the one in flight");
     assert_eq!(bench.replay_now(replay).tally.sent, 1, "but it is on its way");
-    assert_eq!(bench.now_at(letters[0]).state.name(), StateName::Behind);
+    assert_eq!(bench.now_at(letters[0]).state.name(), DeliveryStateName::Behind);
     let counts = bench.counts().queues[&*queue("ord")];
     assert_eq!((counts.waiting, counts.behind, counts.dead), (3, 2, 1));
     bench.audit();
     bench.crash();
-    assert!(bench.end(live, Next::Due { at: at(50) }).is_none(), "also while that one is tried again");
-    let next = bench.end(live, Next::Delivered).expect("its turn has come");
+    assert!(bench.end(live, NextState::Due { at: at(50) }).is_none(), "also while that one is tried again");
+    let next = bench.end(live, NextState::Delivered).expect("its turn has come");
     assert_eq!((next.event.id.as_str(), next.replaying.map(|by| by.replay)), ("1", Some(replay)));
     assert_eq!(next.sequence, Some(letters[0].seq()));
-    let live = bench.end(letters[0], Next::Delivered).expect("the session goes on");
+    let live = bench.end(letters[0], NextState::Delivered).expect("the session goes on");
     assert_eq!(live.event.id.as_str(), "4", "live traffic does not wait for letters that are still dead");
     assert!(bench.step(replay, 10).is_empty());
     bench.take(&[to("ord", in_session("5", "s"))]);
-    assert_eq!(bench.end(live.id, Next::Delivered).expect("the session goes on").event.id.as_str(), "2");
+    assert_eq!(bench.end(live.id, NextState::Delivered).expect("the session goes on").event.id.as_str(), "2");
     assert_eq!(bench.end(letters[1], fails("boom")).expect("the session goes on").event.id.as_str(), "5");
 }
 
@@ -306,7 +315,8 @@ fn redirect(bench: &mut Bench) {
     let letters = session(bench, &["1", "2"], "s");
     bench.settled("svc", in_session("3", "s"), fails("boom"));
     let elsewhere = |name: &str, order| Some(Arc::new(Redirect { queue: queue(name), order }));
-    let to_ord = NewReplay { to: elsewhere("ord/new", model::Order::Session), ..straight(everything()) };
+    let to_ord =
+        NewReplay { to: elsewhere("ord/new", model::DeliveryOrder::Session), ..straight(everything()) };
     let replay = bench.replay(to_ord);
     assert_eq!(replay.to.as_ref(), Some(&*queue("ord/new")));
     let sent = bench.step(replay.id, 10);
@@ -319,10 +329,10 @@ fn redirect(bench: &mut Bench) {
     bench.audit();
     bench.crash();
     bench.accept(to("ord/new", in_session("live", "s")));
-    let next = bench.end(letters[0], Next::Delivered).expect("the session goes on");
+    let next = bench.end(letters[0], NextState::Delivered).expect("the session goes on");
     assert_eq!(next.event.id.as_str(), "live", "it came into that session");
     bench.change(replay.id, ReplayAct::Cancel).expect("it is open");
-    let to_svc = NewReplay { to: elsewhere("free", model::Order::None), ..straight(everything()) };
+    let to_svc = NewReplay { to: elsewhere("free", model::DeliveryOrder::None), ..straight(everything()) };
     let replay = bench.replay(to_svc).id;
     let sent = bench.step(replay, 10);
     assert_eq!(ids(&sent), ["2", "3"], "there is no order");
@@ -365,10 +375,10 @@ fn changes(bench: &mut Bench) {
             assert_eq!((view.state, view.changed_at), (next, bench.now), "{act:?} of {state}");
             assert_eq!(bench.acts().len(), before.1.len() + 1, "{act:?} of {state} is on record");
             if act == Resume {
-                assert_eq!((view.wave, view.stop), (Wave::None, None), "it begins with one again");
+                assert_eq!((view.wave, view.stop), (ReplayWave::None, None), "it begins with one again");
             }
         } else {
-            assert_eq!(changed, Err(OrderRefusal::NotPossible { replay, state }), "{act:?} of {state}");
+            assert_eq!(changed, Err(CommandRefusal::NotPossible { replay, state }), "{act:?} of {state}");
             assert_eq!((bench.replay_now(replay), bench.acts()), before);
         }
         let is_running = bench.replay_now(replay).state == Running;
@@ -379,7 +389,7 @@ fn changes(bench: &mut Bench) {
         }
     }
     let nobody = ReplayId(999);
-    assert_eq!(bench.change(nobody, Pause), Err(OrderRefusal::NoSuchReplay(nobody)));
+    assert_eq!(bench.change(nobody, Pause), Err(CommandRefusal::NoSuchReplay(nobody)));
     let acts: std::collections::BTreeSet<String> = bench.acts().into_iter().map(|(act, _)| act).collect();
     let words = ["replay", "replay-cancel", "replay-pause", "replay-resume"];
     assert_eq!(acts, words.map(str::to_owned).into());
@@ -402,7 +412,7 @@ fn into_state(bench: &mut Bench, replay: ReplayId, letters: &[DeliveryId], state
         ReplayState::Done => {
             bench.step(replay, 3);
             for letter in letters {
-                bench.end(*letter, Next::Delivered);
+                bench.end(*letter, NextState::Delivered);
             }
         }
     }
@@ -410,12 +420,12 @@ fn into_state(bench: &mut Bench, replay: ReplayId, letters: &[DeliveryId], state
 }
 
 /// A letter fails, and its replay stops because of it.
-fn stop(bench: &mut Bench, replay: ReplayId, delivery: DeliveryId) -> Stop {
+fn stop(bench: &mut Bench, replay: ReplayId, delivery: DeliveryId) -> ReplayStop {
     let attempts = bench.now_at(delivery).attempts;
-    let stop = Stop { replay, fingerprint: death_of("boom").fingerprint, delivery };
+    let stop = ReplayStop { replay, fingerprint: death_of("boom").fingerprint, delivery };
     let mut failed = settlement(delivery, attempts, poison("boom"), bench.now);
     failed.stop = Some(stop);
-    assert!(matches!(bench.settle(failed), Settled::Written { .. }));
+    assert!(matches!(bench.settle(failed), SettleResult::Written { .. }));
     stop
 }
 
@@ -430,7 +440,7 @@ fn cancelled(bench: &mut Bench) {
         jobs.iter().map(|job| (job.id, job.state)).collect::<Vec<_>>(),
         [(replay, ReplayState::Cancelled)]
     );
-    bench.end(letters[0], Next::Delivered);
+    bench.end(letters[0], NextState::Delivered);
     bench.end(letters[1], poison("boom"));
     let view = bench.replay_now(replay);
     assert_eq!((view.state, view.tally), (ReplayState::Cancelled, tally(4, 2, 1, 1, 0)));
@@ -442,18 +452,18 @@ fn done(bench: &mut Bench) {
     let letters = bench.pile("svc", 0..3);
     let replay = bench.replay(straight(everything())).id;
     bench.step(replay, 2);
-    bench.end(letters[0], Next::Delivered);
+    bench.end(letters[0], NextState::Delivered);
     bench.end(letters[1], poison("boom"));
     assert_eq!(bench.replay_now(replay).state, ReplayState::Running, "one has not been sent");
     bench.step(replay, 2);
     assert_eq!(bench.replay_now(replay).state, ReplayState::Running, "it is on its way");
     bench.wait(9);
-    bench.end(letters[2], Next::Delivered);
+    bench.end(letters[2], NextState::Delivered);
     let view = bench.replay_now(replay);
     assert_eq!((view.state, view.tally), (ReplayState::Done, tally(3, 3, 2, 1, 0)));
     assert_eq!(view.changed_at, bench.now);
     let (job, sent, waiting) = bench
-        .advance(Advance { replay, sent_before: 3, letters_max: 9, wave: Wave::Rest })
+        .advance(Advance { replay, sent_before: 3, letters_max: 9, wave: ReplayWave::Rest })
         .expect("it is remembered");
     assert_eq!((job.state, sent, waiting.len()), (ReplayState::Done, 0, 0));
     // A paused one is not done by itself, but as soon as it goes on.
@@ -461,7 +471,7 @@ fn done(bench: &mut Bench) {
     let replay = bench.replay(straight(named(&more))).id;
     bench.step(replay, 1);
     bench.change(replay, ReplayAct::Pause).expect("it runs");
-    bench.end(more[0], Next::Delivered);
+    bench.end(more[0], NextState::Delivered);
     assert_eq!(bench.replay_now(replay).state, ReplayState::Paused);
     bench.change(replay, ReplayAct::Resume).expect("it waits");
     bench.step(replay, 1);
@@ -483,11 +493,11 @@ fn stops(bench: &mut Bench) {
     stop(bench, replay, letters[1]);
     assert_eq!(bench.replay_now(replay).stop, Some(why), "the first reason is the one that counts");
     let resumed = bench.change(replay, ReplayAct::Resume).expect("it has stopped");
-    assert_eq!((resumed.state, resumed.stop, resumed.wave), (ReplayState::Running, None, Wave::None));
+    assert_eq!((resumed.state, resumed.stop, resumed.wave), (ReplayState::Running, None, ReplayWave::None));
     assert_eq!(ids(&bench.step(replay, 2)), ["2"]);
     let mut late = settlement(letters[0], 7, poison("boom"), bench.now);
     late.stop = Some(why);
-    assert!(matches!(bench.settle(late), Settled::Stale));
+    assert!(matches!(bench.settle(late), SettleResult::Stale));
     assert_eq!(bench.replay_now(replay).state, ReplayState::Running, "what is stale stops nothing");
 }
 
@@ -495,9 +505,9 @@ fn recovery(bench: &mut Bench) {
     let letters = bench.pile("svc", 0..6);
     let finished = bench.replay(straight(named(&letters[..1]))).id;
     bench.step(finished, 1);
-    bench.end(letters[0], Next::Delivered);
+    bench.end(letters[0], NextState::Delivered);
     let running = bench.replay(canary(named(&letters[1..4]))).id;
-    bench.advance(Advance { replay: running, sent_before: 0, letters_max: 1, wave: Wave::First });
+    bench.advance(Advance { replay: running, sent_before: 0, letters_max: 1, wave: ReplayWave::First });
     let paused = bench.replay(straight(named(&letters[4..5]))).id;
     bench.change(paused, ReplayAct::Pause).expect("it runs");
     let expected = [running, paused].map(|id| bench.replay_now(id).job());
@@ -505,7 +515,7 @@ fn recovery(bench: &mut Bench) {
     assert_eq!(bench.restart(10).replays, expected);
     let waiting = bench.ready("svc");
     assert_eq!((ids(&waiting), waiting[0].replaying.map(|by| by.replay)), (vec!["1"], Some(running)));
-    bench.end(letters[1], Next::Delivered);
+    bench.end(letters[1], NextState::Delivered);
     assert_eq!(bench.replay_now(running).tally, tally(3, 1, 1, 0, 0));
     assert_eq!(ids(&bench.step(running, 10)), ["2", "3"]);
 }
@@ -530,7 +540,7 @@ fn retries(bench: &mut Bench) {
     let letters = bench.pile("svc", 0..1);
     let replay = bench.replay(straight(everything())).id;
     bench.step(replay, 1);
-    for next in [Next::Due { at: at(5) }, Next::Starting, Next::Ready] {
+    for next in [NextState::Due { at: at(5) }, NextState::Starting, NextState::Ready] {
         bench.end(letters[0], next);
         assert_eq!(bench.now_at(letters[0]).replaying, Some(replay));
         assert_eq!(bench.replay_now(replay).tally, tally(1, 1, 0, 0, 0));

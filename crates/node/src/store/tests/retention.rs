@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use redrive_core::engine::Next;
+use redrive_core::engine::NextState;
 use redrive_core::ids::Seq;
 
 use super::Scenario;
 use super::bench::{BOOK, Bench, addressee, at, dead, event, in_session, keep, to};
-use crate::store::{EventKey, Keep, Note, Refusal, Seen, Taken};
+use crate::store::{AcceptedEvent, EventKey, Occurrence, RetentionRules, StateChange, SubmissionRefusal};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     ("what was delivered goes, its id stays for longer", delivered),
@@ -24,14 +24,14 @@ pub(super) const SCENARIOS: &[Scenario] = &[
 const HOUR: Duration = Duration::from_secs(3_600);
 const SECONDS: u64 = 3_600;
 
-fn a_day() -> Keep {
+fn a_day() -> RetentionRules {
     keep(HOUR, 24 * HOUR)
 }
 
-fn deliver(bench: &mut Bench, name: &str, id: &str) -> Taken {
+fn deliver(bench: &mut Bench, name: &str, id: &str) -> AcceptedEvent {
     let taken = bench.take(&[to(name, event(id))])[0];
     let delivery = bench.ready(name).pop().expect("it waits").id;
-    bench.end(delivery, Next::Delivered);
+    bench.end(delivery, NextState::Delivered);
     taken
 }
 
@@ -47,10 +47,10 @@ fn delivered(bench: &mut Bench) {
     assert_eq!((views.len(), views[0].event.data.len(), views[0].deliveries.len()), (1, 0, 0));
     assert_eq!(views[0].event.id.as_str(), "1");
     assert!(!views[0].unrouted);
-    let again = Taken { seen: Seen::Again, ..taken };
+    let again = AcceptedEvent { seen: Occurrence::Duplicate, ..taken };
     assert_eq!(bench.submit(&[to("svc", event("1"))]), Ok(vec![again]));
     let other = redrive_core::event::Event { data: "x".into(), ..event("1") };
-    let refusal = Refusal::Conflict { index: 0, first: Some(taken.receipt) };
+    let refusal = SubmissionRefusal::Conflict { index: 0, first: Some(taken.receipt) };
     assert_eq!(bench.submit(&[to("svc", other)]), Err(refusal));
     bench.crash();
     assert_eq!(bench.submit(&[to("svc", event("1"))]), Ok(vec![again]));
@@ -63,22 +63,22 @@ fn ids_forgotten(bench: &mut Bench) {
     bench.housekeep(&a_day());
     bench.wait(23 * SECONDS - 1);
     bench.housekeep(&a_day());
-    assert_eq!(bench.take(&[to("svc", event("1"))])[0].seen, Seen::Again);
+    assert_eq!(bench.take(&[to("svc", event("1"))])[0].seen, Occurrence::Duplicate);
     bench.wait(1);
     bench.housekeep(&a_day());
     assert!(bench.reader().events(&EventKey::Receipt(taken.receipt)).expect("it answers").is_empty());
     assert!(bench.reader().events(&EventKey::Id("1".to_owned())).expect("it answers").is_empty());
     let new = bench.take(&[to("svc", event("1"))])[0];
-    assert_eq!((new.seen, new.receipt.seq()), (Seen::First, Seq::new(3)), "places are not given twice");
+    assert_eq!((new.seen, new.receipt.seq()), (Occurrence::First, Seq::new(3)), "places are not given twice");
     // Both at once, where ids are not kept for longer.
     let delivery = bench.ready("svc")[0].id;
-    bench.end(delivery, Next::Delivered);
+    bench.end(delivery, NextState::Delivered);
     bench.wait(24 * SECONDS);
     assert_eq!(bench.housekeep(&a_day()), 1);
     assert!(bench.reader().events(&EventKey::Receipt(new.receipt)).expect("it answers").is_empty());
     bench.crash();
     let new = bench.take(&[to("svc", event("1"))])[0];
-    assert_eq!((new.seen, new.receipt.seq()), (Seen::First, Seq::new(5)), "nor after a crash");
+    assert_eq!((new.seen, new.receipt.seq()), (Occurrence::First, Seq::new(5)), "nor after a crash");
 }
 
 fn longer_ids(bench: &mut Bench) {
@@ -86,12 +86,16 @@ fn longer_ids(bench: &mut Bench) {
     bench.wait(24 * SECONDS);
     bench.housekeep(&a_day());
     let delivery = bench.ready("svc")[0].id;
-    bench.end(delivery, Next::Delivered);
+    bench.end(delivery, NextState::Delivered);
     bench.wait(SECONDS);
-    let longer = Keep { ids: 1_000 * HOUR, ..a_day() };
+    let longer = RetentionRules { ids: 1_000 * HOUR, ..a_day() };
     assert_eq!(bench.housekeep(&longer), 1);
     assert!(bench.reader().events(&EventKey::Receipt(taken[0].receipt)).expect("it answers").is_empty());
-    assert_eq!(bench.take(&[to("svc", event("2"))])[0].seen, Seen::Again, "what is kept keeps its id");
+    assert_eq!(
+        bench.take(&[to("svc", event("2"))])[0].seen,
+        Occurrence::Duplicate,
+        "what is kept keeps its id"
+    );
 }
 
 fn kept(bench: &mut Bench) {
@@ -107,14 +111,14 @@ fn kept(bench: &mut Bench) {
     let waiting = bench.ready("svc");
     let find = |id: &str| waiting.iter().find(|one| one.event.id.as_str() == id).expect("it waits").id;
     bench.end(find("dead"), dead());
-    bench.end(find("due"), Next::Due { at: at(9) });
-    bench.end(find("mixed"), Next::Delivered);
-    bench.end(find("both"), Next::Delivered);
+    bench.end(find("due"), NextState::Due { at: at(9) });
+    bench.end(find("mixed"), NextState::Delivered);
+    bench.end(find("both"), NextState::Delivered);
     bench.wait(1_000 * SECONDS);
     assert_eq!(bench.housekeep(&a_day()), 1, "only the one that was delivered to all who want it");
     bench.audit();
     assert_eq!(bench.all().len(), 8);
-    assert_eq!(bench.take(&[to("svc", event("dead"))])[0].seen, Seen::Again, "it keeps its id");
+    assert_eq!(bench.take(&[to("svc", event("dead"))])[0].seen, Occurrence::Duplicate, "it keeps its id");
     let rest = bench.ready("svc/x")[0].id;
     bench.end(rest, dead());
     bench.wait(1_000 * SECONDS);
@@ -124,9 +128,9 @@ fn kept(bench: &mut Bench) {
 fn last_delivery(bench: &mut Bench) {
     bench.take(&[to("a b", event("1"))]);
     let (a, b) = (bench.ready("a")[0].id, bench.ready("b")[0].id);
-    bench.end(a, Next::Delivered);
+    bench.end(a, NextState::Delivered);
     bench.wait(SECONDS / 2);
-    bench.end(b, Next::Delivered);
+    bench.end(b, NextState::Delivered);
     bench.wait(SECONDS / 2);
     assert_eq!(bench.housekeep(&a_day()), 0);
     bench.wait(SECONDS / 2);
@@ -140,21 +144,21 @@ fn unrouted(bench: &mut Bench) {
     assert_eq!(bench.housekeep(&a_day()), 0);
     bench.wait(1);
     assert_eq!(bench.housekeep(&a_day()), 1);
-    assert_eq!(bench.counts(), crate::store::Counts::default());
+    assert_eq!(bench.counts(), crate::store::StoreCounts::default());
     assert!(bench.reader().unrouted(Seq::NONE, 9).expect("it answers").is_empty());
     let routes = vec![addressee("a")];
-    assert!(bench.note(Note::Route { event: taken.receipt.seq(), routes }).is_empty(), "too late");
-    assert_eq!(bench.take(&[to("", event("1"))])[0], Taken { seen: Seen::Again, ..taken });
+    assert!(bench.note(StateChange::Route { event: taken.receipt.seq(), routes }).is_empty(), "too late");
+    assert_eq!(bench.take(&[to("", event("1"))])[0], AcceptedEvent { seen: Occurrence::Duplicate, ..taken });
 }
 
 fn routed(bench: &mut Bench) {
     let taken = bench.take(&[to("", event("1"))])[0];
     bench.wait(SECONDS / 2);
-    bench.note(Note::Route { event: taken.receipt.seq(), routes: vec![addressee("a")] });
+    bench.note(StateChange::Route { event: taken.receipt.seq(), routes: vec![addressee("a")] });
     bench.wait(SECONDS);
     assert_eq!(bench.housekeep(&a_day()), 0, "it waits");
     let delivery = bench.ready("a")[0].id;
-    bench.end(delivery, Next::Delivered);
+    bench.end(delivery, NextState::Delivered);
     assert_eq!(bench.housekeep(&a_day()), 0);
     bench.wait(SECONDS);
     assert_eq!(bench.housekeep(&a_day()), 1);
@@ -163,13 +167,13 @@ fn routed(bench: &mut Bench) {
 fn many(bench: &mut Bench) {
     let events: Vec<_> = (0..1_500).map(|id| to("svc", event(&id.to_string()))).collect();
     bench.take(&events);
-    let page = bench.page("svc", redrive_core::engine::Wanted::Ready { after: Seq::NONE });
+    let page = bench.page("svc", redrive_core::engine::LoadScope::Ready { after: Seq::NONE });
     let delivered = page
         .rows
         .iter()
-        .map(|one| std::sync::Arc::new(super::bench::settlement(one.id, 0, Next::Delivered, bench.now)));
+        .map(|one| std::sync::Arc::new(super::bench::settlement(one.id, 0, NextState::Delivered, bench.now)));
     let settlements = delivered.collect();
-    bench.write(&crate::store::Batch { settlements, ..Default::default() });
+    bench.write(&crate::store::WriteBatch { settlements, ..Default::default() });
     bench.wait(SECONDS);
     let now = bench.now;
     let chores = bench.store().housekeep(&a_day(), now).expect("it can");
@@ -178,15 +182,15 @@ fn many(bench: &mut Bench) {
     bench.audit();
     bench.wait(24 * SECONDS);
     bench.housekeep(&a_day());
-    assert_eq!(bench.take(&[to("svc", event("7"))])[0].seen, Seen::First);
-    assert_eq!(bench.take(&[to("svc", event("1400"))])[0].seen, Seen::Again);
+    assert_eq!(bench.take(&[to("svc", event("7"))])[0].seen, Occurrence::First);
+    assert_eq!(bench.take(&[to("svc", event("1400"))])[0].seen, Occurrence::Duplicate);
 }
 
 fn books(bench: &mut Bench) {
-    bench.note(Note::Book { hash: BOOK, text: "the book".into() });
+    bench.note(StateChange::Book { hash: BOOK, text: "the book".into() });
     deliver(bench, "svc", "1");
     for hash in 0..20 {
-        bench.note(Note::Book { hash, text: "another".into() });
+        bench.note(StateChange::Book { hash, text: "another".into() });
     }
     bench.housekeep(&a_day());
     assert_eq!(bench.reader().book(BOOK).expect("it answers").as_deref(), Some("the book"));

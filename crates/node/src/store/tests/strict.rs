@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use redrive_core::book::model;
-use redrive_core::engine::{Next, Waiting};
+use redrive_core::engine::{NextState, PendingDelivery};
 use redrive_core::event::Event;
 use redrive_core::ids::DeliveryId;
 use redrive_core::letters::replay::ReplayState;
@@ -13,10 +13,13 @@ use super::Scenario;
 use super::bench::{Bench, ROOMY, at, bounded, event, ids, in_session, queue, to};
 use super::desk::{events_of, everything, fails, holds, named, straight};
 use crate::store::letter::{
-    CommandAnswer, Edit, HeldSession, LET_GO_MAX, LetterCommand, LetterFilter, LetterKey, NewReplay,
-    OrderRefusal, Purge, PurgeStep, Redirect, Selection,
+    CommandAnswer, CommandRefusal, EditCommand, HeldSession, LetterCommand, LetterFilter, LetterKey,
+    NewReplay, PurgeCommand, PurgeStep, RELEASED_LETTERS_MAX, Redirect, Selection,
 };
-use crate::store::{Closed, DeliveryState, EventKey, Note, StateName, Submitted, WaitingBound, WhenFull};
+use crate::store::{
+    DeliveryState, DeliveryStateName, EventKey, LetterClosure, OverflowPolicy, StateChange, SubmittedEvent,
+    WaitingBound,
+};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     ("a dead letter holds its session, and those behind it wait", holder),
@@ -29,7 +32,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     ("a letter that fails again under a milder book lets go", milder_book),
     ("a skipped letter releases those behind it", skipped),
     ("a skipped letter in the middle releases nobody", skipped_in_the_middle),
-    ("a letter that is let go stays, and those behind it go on", let_go),
+    ("a letter that is let go stays, and those behind it go on", release_session),
     ("all that hold a session one after the other are let go together", let_go_together),
     ("a purged letter releases those behind it", purged),
     ("a purge lets a few megabytes go on at a time", purged_in_steps),
@@ -43,12 +46,12 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     ("what is held stays so over a crash", crash),
 ];
 
-fn strict(id: &str) -> Submitted {
+fn strict(id: &str) -> SubmittedEvent {
     to("strict", in_session(id, "s"))
 }
 
 /// The same, with at most so many behind a letter.
-fn crowded(id: &str, per_session_max: u64) -> Submitted {
+fn crowded(id: &str, per_session_max: u64) -> SubmittedEvent {
     bounded(strict(id), WaitingBound { per_session_max, ..ROOMY })
 }
 
@@ -73,7 +76,7 @@ fn find(bench: &Bench, id: &str) -> DeliveryId {
     all.iter().find(|view| view.event_id == id).expect("it is there").id
 }
 
-fn released((answer, waiting): (Result<u64, OrderRefusal>, Vec<Waiting>)) -> (u64, Vec<String>) {
+fn released((answer, waiting): (Result<u64, CommandRefusal>, Vec<PendingDelivery>)) -> (u64, Vec<String>) {
     (answer.expect("it is free"), waiting.into_iter().map(|one| one.event.id.to_string()).collect())
 }
 
@@ -82,7 +85,7 @@ fn skip(letter: DeliveryId) -> impl FnOnce(CommandAnswer<u64>) -> LetterCommand 
 }
 
 fn release(letter: DeliveryId) -> impl FnOnce(CommandAnswer<u64>) -> LetterCommand {
-    move |answer| LetterCommand::LetGo { letter, answer }
+    move |answer| LetterCommand::ReleaseSession { letter, answer }
 }
 
 fn holder(bench: &mut Bench) {
@@ -136,9 +139,9 @@ fn crowd(bench: &mut Bench) {
     assert!(held_now(bench).is_empty());
     assert!(bench.accept(crowded("6", 0)).is_empty(), "a session that goes on has no such bound");
     let (one, two) = (find(bench, "1"), find(bench, "2"));
-    assert_eq!(bench.end(one, Next::Delivered).expect("it goes on").id, two);
+    assert_eq!(bench.end(one, NextState::Delivered).expect("it goes on").id, two);
     bench.wait(9);
-    assert!(bench.end(two, Next::Delivered).is_none(), "now the next letter holds");
+    assert!(bench.end(two, NextState::Delivered).is_none(), "now the next letter holds");
     let three = find(bench, "3");
     let now_held = bench.reader().held_sessions(9).expect("it answers");
     assert_eq!((now_held[0].letter, now_held[0].behind, now_held[0].since), (three, 2, bench.now));
@@ -148,7 +151,7 @@ fn crowd(bench: &mut Bench) {
 }
 
 fn overflow(bench: &mut Bench) {
-    let tight = WaitingBound { deliveries_max: 1, when_full: WhenFull::DeadLetter, ..ROOMY };
+    let tight = WaitingBound { deliveries_max: 1, when_full: OverflowPolicy::DeadLetter, ..ROOMY };
     bench.take(&[to("strict", event("fills it"))]);
     bench.wait(2);
     assert!(bench.accept(bounded(strict("1"), tight)).is_empty());
@@ -168,7 +171,7 @@ fn overflow(bench: &mut Bench) {
     assert!(held_now(bench).is_empty());
     bench.audit();
     let third = find(bench, "3");
-    assert!(bench.end(third, Next::Delivered).is_none());
+    assert!(bench.end(third, NextState::Delivered).is_none());
     assert_eq!(held_now(bench), [(find(bench, "4"), 1)]);
 }
 
@@ -178,7 +181,7 @@ fn routed(bench: &mut Bench) {
     for (one, (behind, dead)) in taken.iter().zip([(1, 1), (1, 2)]) {
         let mut addressee = super::bench::addressee("strict");
         addressee.bound = WaitingBound { per_session_max: 1, ..ROOMY };
-        let route = Note::Route { event: one.receipt.seq(), routes: vec![addressee] };
+        let route = StateChange::Route { event: one.receipt.seq(), routes: vec![addressee] };
         assert!(bench.note(route).is_empty());
         assert_eq!(held_now(bench), [(letter, behind)]);
         assert_eq!(bench.counts().queues[&*queue("strict")].dead, dead);
@@ -197,17 +200,17 @@ fn replayed(bench: &mut Bench) {
     assert!(bench.accept(strict("3")).is_empty());
     assert_eq!(held_now(bench), [(letter, 3)]);
     bench.audit();
-    bench.end(letter, Next::Due { at: at(30) });
+    bench.end(letter, NextState::Due { at: at(30) });
     assert_eq!(held_now(bench), [(letter, 3)]);
     assert_eq!(
         bench.order(release(letter)).expect_err("it is on its way"),
-        OrderRefusal::HoldsNothing(letter)
+        CommandRefusal::HoldsNothing(letter)
     );
-    let next = bench.end(letter, Next::Delivered).expect("the session goes on");
+    let next = bench.end(letter, NextState::Delivered).expect("the session goes on");
     assert_eq!(next.event.id.as_str(), "1");
     assert!(held_now(bench).is_empty());
     bench.audit();
-    assert_eq!(bench.end(next.id, Next::Delivered).expect("in order").event.id.as_str(), "2");
+    assert_eq!(bench.end(next.id, NextState::Delivered).expect("in order").event.id.as_str(), "2");
     assert_eq!(bench.replay_now(replay).state, ReplayState::Done);
 }
 
@@ -241,14 +244,14 @@ fn milder_book(bench: &mut Bench) {
 fn skipped(bench: &mut Bench) {
     let letter = held(bench, &["1", "2"]);
     let replay = bench.replay(straight(named(&[letter]))).id;
-    let claimed = OrderRefusal::Claimed { letter, replay };
+    let claimed = CommandRefusal::Claimed { letter, replay };
     assert_eq!(bench.order(skip(letter)).expect_err("it is claimed"), claimed);
     bench.change(replay, crate::store::letter::ReplayAct::Cancel).expect("it runs");
     bench.wait(3);
     assert_eq!(released(bench.order_and_see(skip(letter))), (2, vec!["1".to_owned()]));
     assert_eq!(ids(&bench.ready("strict")), ["1"]);
     let view = bench.now_at(letter);
-    assert_eq!(view.state, DeliveryState::Closed { at: bench.now, how: Closed::Skipped });
+    assert_eq!(view.state, DeliveryState::Closed { at: bench.now, how: LetterClosure::Skipped });
     assert_eq!((view.stories.len(), view.written_at), (1, bench.now), "its story stays");
     assert!(bench.letters(&LetterFilter::default()).is_empty() && held_now(bench).is_empty());
     let counts = bench.counts().queues[&*queue("strict")];
@@ -259,7 +262,7 @@ fn skipped(bench: &mut Bench) {
         ("skip", 1, Some("never mind"))
     );
     assert!(record.what.contains(&letter.to_string()), "{record:?}");
-    assert_eq!(bench.order(skip(letter)).expect_err("once"), OrderRefusal::NoSuchLetter(letter));
+    assert_eq!(bench.order(skip(letter)).expect_err("once"), CommandRefusal::NoSuchLetter(letter));
     bench.crash();
     assert_eq!(ids(&bench.ready("strict")), ["1"]);
 }
@@ -274,14 +277,14 @@ fn skipped_in_the_middle(bench: &mut Bench) {
     bench.audit();
     assert_eq!(released(bench.order_and_see(skip(letter))), (2, vec!["1".to_owned()]));
     let one = find(bench, "1");
-    assert_eq!(bench.end(one, Next::Delivered).expect("it goes on").event.id.as_str(), "3");
+    assert_eq!(bench.end(one, NextState::Delivered).expect("it goes on").event.id.as_str(), "3");
 }
 
-fn let_go(bench: &mut Bench) {
+fn release_session(bench: &mut Bench) {
     let letter = held(bench, &["1"]);
     bench.take(&[crowded("2", 1)]);
     let middle = find(bench, "2");
-    let nothing = |letter| OrderRefusal::HoldsNothing(letter);
+    let nothing = |letter| CommandRefusal::HoldsNothing(letter);
     assert_eq!(bench.order(release(middle)).expect_err("not yet"), nothing(middle));
     let answer = bench.order_and_see(release(letter));
     assert_eq!(released(answer), (1, vec!["1".to_owned()]));
@@ -291,31 +294,31 @@ fn let_go(bench: &mut Bench) {
     assert_eq!(bench.acts(), [("let-go".to_owned(), 1)]);
     bench.audit();
     let one = find(bench, "1");
-    assert!(bench.end(one, Next::Delivered).is_none(), "the next letter holds");
+    assert!(bench.end(one, NextState::Delivered).is_none(), "the next letter holds");
     assert_eq!(held_now(bench), [(middle, 0)]);
     // What was let go can be replayed, and waits for nobody that is dead and younger.
     let replay = bench.replay(straight(named(&[letter]))).id;
     assert_eq!(ids(&bench.step(replay, 1)), ["head"]);
-    assert!(bench.end(letter, Next::Delivered).is_none());
+    assert!(bench.end(letter, NextState::Delivered).is_none());
     assert_eq!(held_now(bench), [(middle, 0)]);
 }
 
 fn let_go_together(bench: &mut Bench) {
     let letter = held(bench, &[]);
-    let more: Vec<_> = (0..LET_GO_MAX).map(|id| crowded(&id.to_string(), 0)).collect();
+    let more: Vec<_> = (0..RELEASED_LETTERS_MAX).map(|id| crowded(&id.to_string(), 0)).collect();
     bench.take(&more);
     bench.take(&[strict("live"), crowded("middle", 0)]);
-    let last = find(bench, &(LET_GO_MAX - 1).to_string());
+    let last = find(bench, &(RELEASED_LETTERS_MAX - 1).to_string());
     let answer = bench.order_and_see(release(letter));
     assert_eq!(released(answer), (0, vec![]), "one is left, which holds");
     assert_eq!(held_now(bench), [(last, 1)]);
     let answer = bench.order_and_see(release(last));
     assert_eq!(released(answer), (1, vec!["live".to_owned()]));
     assert!(held_now(bench).is_empty());
-    assert_eq!(bench.acts(), [("let-go".to_owned(), LET_GO_MAX as u64), ("let-go".to_owned(), 1)]);
+    assert_eq!(bench.acts(), [("let-go".to_owned(), RELEASED_LETTERS_MAX as u64), ("let-go".to_owned(), 1)]);
     bench.audit();
     let (live, middle) = (find(bench, "live"), find(bench, "middle"));
-    assert!(bench.end(live, Next::Delivered).is_none(), "those further back hold in their turn");
+    assert!(bench.end(live, NextState::Delivered).is_none(), "those further back hold in their turn");
     assert_eq!(held_now(bench), [(middle, 0)]);
 }
 
@@ -325,12 +328,12 @@ fn purged(bench: &mut Bench) {
     assert_eq!(bench.purge(&everything(), 10), (0, 1), "not while a replay has it");
     bench.change(claimed, crate::store::letter::ReplayAct::Cancel).expect("it runs");
     let (selection, what) = (everything(), "all".to_owned());
-    let purge = Purge { selection, what, rows_max: 10, after: None, note: None };
+    let purge = PurgeCommand { selection, what, rows_max: 10, after: None, note: None };
     let (answer, waiting) = bench.order_and_see(|answer| LetterCommand::Purge(Box::new(purge), answer));
     assert_eq!(answer, Ok(PurgeStep { deleted: 1, claimed: 0, next: None }));
     assert_eq!(ids(&waiting), ["1"]);
     assert!(held_now(bench).is_empty());
-    assert_eq!(bench.now_at(letter).state.name(), StateName::Closed);
+    assert_eq!(bench.now_at(letter).state.name(), DeliveryStateName::Closed);
 }
 
 fn purged_in_steps(bench: &mut Bench) {
@@ -343,7 +346,7 @@ fn purged_in_steps(bench: &mut Bench) {
     let mut after = None;
     for expected in [&["behind a", "behind b"][..], &["behind c"]] {
         let (selection, what) = (everything(), "all".to_owned());
-        let step = Purge { selection, what, rows_max: 10, after, note: None };
+        let step = PurgeCommand { selection, what, rows_max: 10, after, note: None };
         let (answer, waiting) = bench.order_and_see(|answer| LetterCommand::Purge(Box::new(step), answer));
         let PurgeStep { deleted, next, .. } = answer.expect("a purge is never refused");
         assert_eq!((deleted, ids(&waiting)), (expected.len() as u64, expected.to_vec()));
@@ -353,8 +356,8 @@ fn purged_in_steps(bench: &mut Bench) {
     assert_eq!(bench.acts(), [("purge".to_owned(), 3)]);
 }
 
-fn edit(bench: &mut Bench, letter: DeliveryId, id: &str) -> (DeliveryId, Vec<Waiting>) {
-    let edit = Edit { letter, event: Arc::new(in_session(id, "s")), note: None };
+fn edit(bench: &mut Bench, letter: DeliveryId, id: &str) -> (DeliveryId, Vec<PendingDelivery>) {
+    let edit = EditCommand { letter, event: Arc::new(in_session(id, "s")), note: None };
     let (answer, waiting) = bench.order_and_see(|answer| LetterCommand::Edit(Box::new(edit), answer));
     let (receipt, delivery) = answer.expect("it is free");
     let events = bench.reader().events(&EventKey::Receipt(receipt)).expect("it answers");
@@ -379,7 +382,7 @@ fn edited(bench: &mut Bench) {
     assert_eq!(held_now(bench), [(new, 2)]);
     let (newer, waiting) = edit(bench, new, "best");
     assert_eq!(waiting[0].sequence, Some(letter.seq()), "the place is handed on");
-    assert_eq!(bench.end(newer, Next::Delivered).expect("it goes on").event.id.as_str(), "1");
+    assert_eq!(bench.end(newer, NextState::Delivered).expect("it goes on").event.id.as_str(), "1");
     assert!(held_now(bench).is_empty());
 }
 
@@ -396,7 +399,7 @@ fn edited_in_the_middle(bench: &mut Bench) {
     let mut order = Vec::new();
     while let Some(head) = bench.ready("strict").pop() {
         order.push(head.event.id.to_string());
-        bench.end(head.id, Next::Delivered);
+        bench.end(head.id, NextState::Delivered);
         bench.audit();
     }
     assert_eq!(order, ["1", "better", "3"]);
@@ -404,7 +407,7 @@ fn edited_in_the_middle(bench: &mut Bench) {
 
 fn sent_elsewhere(bench: &mut Bench) {
     let letter = held(bench, &["1"]);
-    let away = Redirect { queue: queue("svc"), order: model::Order::None };
+    let away = Redirect { queue: queue("svc"), order: model::DeliveryOrder::None };
     let replay = bench.replay(NewReplay { to: Some(Arc::new(away)), ..straight(everything()) }).id;
     let mut sent = bench.step(replay, 10);
     sent.sort_by_key(|waiting| waiting.id.seq());
@@ -424,7 +427,7 @@ fn several(bench: &mut Bench) {
         bench.audit();
         let Some(head) = bench.ready("strict").pop() else { continue };
         order.push(head.event.id.to_string());
-        bench.end(head.id, Next::Delivered);
+        bench.end(head.id, NextState::Delivered);
         bench.audit();
     }
     assert_eq!(order, ["head", "1", "2", "3", "4"], "{letter} first");
@@ -443,7 +446,7 @@ fn old_turn(bench: &mut Bench) {
         bench.step(replay, 10);
         let Some(head) = bench.ready("strict").pop() else { continue };
         order.push(head.event.id.to_string());
-        bench.end(head.id, Next::Delivered);
+        bench.end(head.id, NextState::Delivered);
         bench.audit();
     }
     assert_eq!(order, ["better", "1"]);
@@ -461,7 +464,7 @@ fn older_comes_back(bench: &mut Bench) {
         bench.audit();
         let Some(head) = bench.ready("strict").pop() else { continue };
         sent.push(head.event.id.to_string());
-        bench.end(head.id, Next::Delivered);
+        bench.end(head.id, NextState::Delivered);
         bench.audit();
     }
     assert_eq!(sent, ["older", "head", "1"], "{older} before {letter}");
@@ -490,5 +493,5 @@ fn crash(bench: &mut Bench) {
     bench.crash();
     assert_eq!(ids(&bench.ready("strict")), ["head"]);
     assert_eq!(held_now(bench), [(letter, 2)]);
-    assert_eq!(bench.end(letter, Next::Delivered).expect("it goes on").event.id.as_str(), "1");
+    assert_eq!(bench.end(letter, NextState::Delivered).expect("it goes on").event.id.as_str(), "1");
 }

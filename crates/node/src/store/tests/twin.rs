@@ -1,12 +1,12 @@
 //! The model of core as a [`Store`]: with duplicates, retention, kinds of letters and records around it, each in
 //! the plainest way, so that a store that ships can be compared with it.
 
-mod chores;
+mod access_store;
+mod commands;
 mod deliveries;
-mod door;
+mod housekeeping;
 mod letter_questions;
 mod letters;
-mod orders;
 mod questions;
 mod reassign;
 mod replays;
@@ -15,21 +15,22 @@ mod world;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use redrive_core::engine::{Load, Page, QueueName};
+use redrive_core::engine::{LoadRequest, LoadedPage, QueueName};
 use redrive_core::ids::{IdPrefix, Seq};
 use redrive_core::letters::replay::ReplayId;
 use redrive_core::time::Timestamp;
 
 use self::questions::Stories;
 use self::world::World;
-use crate::store::door::{KeyRecord, RefusedBody};
+use crate::store::access_store::{KeyRecord, RefusedBody};
 use crate::store::letter::{
     AuditRecord, GroupView, HeldCursor, HeldPage, HeldSession, KindView, LetterFilter, LetterKey,
-    LetterNumber, LetterPage, LetterQuery, LetterView, ReplayView, Selection, Survey,
+    LetterNumber, LetterPage, LetterQuery, LetterView, ReplayView, Selection, SelectionSurvey,
 };
 use crate::store::{
-    Backup, BackupProgress, Batch, Chores, Counts, DeliveryView, EventKey, EventView, Filter, Keep, Listed,
-    Oldest, Reader, Recovered, Room, Store, StoreError, Written,
+    Backup, BackupProgress, BatchResult, DeliveryFilter, DeliveryPage, DeliveryView, DiskRoom, EventKey,
+    EventView, HousekeepingStep, Oldest, RecoveredState, RetentionRules, Store, StoreCounts, StoreError,
+    StoreReader, WriteBatch,
 };
 
 /// A store in memory.
@@ -62,19 +63,19 @@ fn locked(world: &Mutex<World>) -> MutexGuard<'_, World> {
 }
 
 impl Store for Twin {
-    fn recover(&mut self, now: Timestamp) -> Result<Recovered, StoreError> {
+    fn recover(&mut self, now: Timestamp) -> Result<RecoveredState, StoreError> {
         Ok(self.world().recover(now))
     }
 
-    fn write(&mut self, batch: &Batch, now: Timestamp) -> Result<Written, StoreError> {
+    fn write(&mut self, batch: &WriteBatch, now: Timestamp) -> Result<BatchResult, StoreError> {
         Ok(self.world().write(batch, now))
     }
 
-    fn load(&mut self, load: &Load) -> Result<Page, StoreError> {
+    fn load(&mut self, load: &LoadRequest) -> Result<LoadedPage, StoreError> {
         Ok(self.world().model.load(load))
     }
 
-    fn housekeep(&mut self, keep: &Keep, now: Timestamp) -> Result<Chores, StoreError> {
+    fn housekeep(&mut self, keep: &RetentionRules, now: Timestamp) -> Result<HousekeepingStep, StoreError> {
         Ok(self.world().housekeep(keep, now))
     }
 
@@ -82,7 +83,7 @@ impl Store for Twin {
         Err(StoreError::NotWritten("a store in memory has no folder to copy".into()))
     }
 
-    fn reader(&self) -> Result<Box<dyn Reader>, StoreError> {
+    fn reader(&self) -> Result<Box<dyn StoreReader>, StoreError> {
         Ok(Box::new(TwinReader { world: Arc::clone(&self.world) }))
     }
 
@@ -90,8 +91,8 @@ impl Store for Twin {
         Ok(())
     }
 
-    fn has_room(&mut self) -> Result<Room, StoreError> {
-        Ok(Room::Enough)
+    fn has_room(&mut self) -> Result<DiskRoom, StoreError> {
+        Ok(DiskRoom::Enough)
     }
 
     fn close(self: Box<Self>, now: Timestamp) -> Result<(), StoreError> {
@@ -105,7 +106,7 @@ struct TwinReader {
     world: Arc<Mutex<World>>,
 }
 
-impl Reader for TwinReader {
+impl StoreReader for TwinReader {
     fn events(&self, key: &EventKey) -> Result<Vec<EventView>, StoreError> {
         Ok(locked(&self.world).events(key))
     }
@@ -114,11 +115,11 @@ impl Reader for TwinReader {
         Ok(locked(&self.world).deliveries(*prefix, rows_max))
     }
 
-    fn list(&self, filter: &Filter) -> Result<Listed, StoreError> {
+    fn list(&self, filter: &DeliveryFilter) -> Result<DeliveryPage, StoreError> {
         Ok(locked(&self.world).list(filter, Stories::Left))
     }
 
-    fn told(&self, filter: &Filter) -> Result<Listed, StoreError> {
+    fn deliveries_with_attempts(&self, filter: &DeliveryFilter) -> Result<DeliveryPage, StoreError> {
         Ok(locked(&self.world).list(filter, Stories::Told))
     }
 
@@ -130,7 +131,7 @@ impl Reader for TwinReader {
         Ok(locked(&self.world).book(hash))
     }
 
-    fn counts(&self) -> Result<Counts, StoreError> {
+    fn counts(&self) -> Result<StoreCounts, StoreError> {
         Ok(locked(&self.world).counts())
     }
 
@@ -172,7 +173,7 @@ impl Reader for TwinReader {
         Ok(locked(&self.world).groups(filter, now, rows_max))
     }
 
-    fn survey(&self, selection: &Selection) -> Result<Survey, StoreError> {
+    fn survey(&self, selection: &Selection) -> Result<SelectionSurvey, StoreError> {
         Ok(locked(&self.world).survey(selection))
     }
 
@@ -220,8 +221,13 @@ impl Reader for TwinReader {
         Ok(locked(&self.world).model.last())
     }
 
-    fn accepted(&self, after: Seq, rows_max: usize, bytes_max: usize) -> Result<Vec<EventView>, StoreError> {
-        Ok(locked(&self.world).accepted(after, rows_max, bytes_max))
+    fn events_after(
+        &self,
+        after: Seq,
+        rows_max: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<EventView>, StoreError> {
+        Ok(locked(&self.world).events_after(after, rows_max, bytes_max))
     }
 
     fn audit(&self, before: Option<u64>, rows_max: usize) -> Result<Vec<AuditRecord>, StoreError> {

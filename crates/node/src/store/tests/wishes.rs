@@ -7,12 +7,12 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use redrive_core::book::pattern::EventPattern;
 use redrive_core::engine::Advance;
-use redrive_core::engine::story::{End, Told};
+use redrive_core::engine::attempt_record::{AttemptEnd, RecordedVerdict};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{EventSource, SessionKey};
 use redrive_core::ids::{DeliveryId, Seq};
 use redrive_core::letters::envelope::Tier;
-use redrive_core::letters::replay::{ReplayId, Wave};
+use redrive_core::letters::replay::{ReplayId, ReplayWave};
 use redrive_core::policy::category::codes;
 use redrive_core::time::Timestamp;
 
@@ -20,8 +20,9 @@ use super::bench::{Bench, event, order_of, queue, story};
 use super::desk::{canary, death_of, everything, foreign, straight};
 use super::model::QUEUES;
 use crate::store::letter::{
-    CommandAnswer, Edit, ImportedLetter, KindId, LetterCommand, LetterFilter, LetterKey, NewReplay, Poison,
-    Purge, Reassign, ReassignCursor, ReassignScope, Reassignment, Redirect, ReplayAct, Selection,
+    CommandAnswer, EditCommand, ImportedLetter, KindId, LetterCommand, LetterFilter, LetterKey, NewReplay,
+    Poison, PurgeCommand, ReassignCommand, ReassignCursor, ReassignScope, Reassignment, Redirect, ReplayAct,
+    Selection,
 };
 use crate::store::{DeliveryState, DeliveryView};
 
@@ -30,7 +31,7 @@ pub(super) enum Wish {
     Replay { choice: Choice, canary: bool, to: Option<usize> },
     Change { replay: Index, act: ReplayAct },
     Skip(Index),
-    LetGo(Index),
+    ReleaseSession(Index),
     Purge(Choice),
     Edit { letter: Index, id: u8 },
     Import(Vec<Theirs>),
@@ -65,7 +66,7 @@ pub(super) struct Step {
     replay: Index,
     off_by: u64,
     letters_max: u32,
-    wave: Wave,
+    wave: ReplayWave,
 }
 
 fn any_filter() -> impl Strategy<Value = LetterFilter> {
@@ -123,7 +124,7 @@ pub(super) fn any_wish() -> impl Strategy<Value = Wish> {
             .prop_map(|(choice, canary, to)| Wish::Replay { choice, canary, to }),
         3 => (any::<Index>(), act).prop_map(|(replay, act)| Wish::Change { replay, act }),
         2 => any::<Index>().prop_map(Wish::Skip),
-        1 => any::<Index>().prop_map(Wish::LetGo),
+        1 => any::<Index>().prop_map(Wish::ReleaseSession),
         1 => any_choice().prop_map(Wish::Purge),
         2 => (any::<Index>(), 0..40_u8).prop_map(|(letter, id)| Wish::Edit { letter, id }),
         1 => prop::collection::vec(any_theirs(), 0..4).prop_map(Wish::Import),
@@ -134,7 +135,7 @@ pub(super) fn any_wish() -> impl Strategy<Value = Wish> {
 
 pub(super) fn any_step() -> impl Strategy<Value = Step> {
     let off_by = prop_oneof![9 => Just(0_u64), 1 => Just(1_u64)];
-    let wave = prop_oneof![Just(Wave::First), Just(Wave::Second), Just(Wave::Rest)];
+    let wave = prop_oneof![Just(ReplayWave::First), Just(ReplayWave::Second), Just(ReplayWave::Rest)];
     (any::<Index>(), off_by, 0..5_u32, wave).prop_map(|(replay, off_by, letters_max, wave)| Step {
         replay,
         off_by,
@@ -184,7 +185,8 @@ impl Theirs {
             session: self.session.map(|key| SessionKey::new(&key.to_string()).expect("a key")),
             ..event(&self.id.to_string())
         };
-        let failed = |attempt| story(attempt, End::Delivered { status: None }, Told::Delivered);
+        let failed =
+            |attempt| story(attempt, AttemptEnd::Delivered { status: None }, RecordedVerdict::Delivered);
         ImportedLetter {
             key: self.key.to_string(),
             attempts: self.stories,
@@ -214,12 +216,13 @@ impl Wish {
                 let letter = one_of(bench, *which)?.id;
                 LetterCommand::Skip { letter, note: None, answer: CommandAnswer::default() }
             }
-            Self::LetGo(which) => {
-                LetterCommand::LetGo { letter: one_of(bench, *which)?.id, answer: CommandAnswer::default() }
-            }
+            Self::ReleaseSession(which) => LetterCommand::ReleaseSession {
+                letter: one_of(bench, *which)?.id,
+                answer: CommandAnswer::default(),
+            },
             Self::Purge(choice) => {
                 let (selection, what) = (choice.selection(bench), "some".to_owned());
-                let step = Purge { selection, what, rows_max: 1_000, after: None, note: None };
+                let step = PurgeCommand { selection, what, rows_max: 1_000, after: None, note: None };
                 LetterCommand::Purge(Box::new(step), CommandAnswer::default())
             }
             Self::Edit { letter, id } => {
@@ -228,7 +231,7 @@ impl Wish {
                 let source = EventSource::new("/0").expect("a source");
                 let event = Arc::new(Event { session, source, ..event(&id.to_string()) });
                 LetterCommand::Edit(
-                    Box::new(Edit { letter: old.id, event, note: None }),
+                    Box::new(EditCommand { letter: old.id, event, note: None }),
                     CommandAnswer::default(),
                 )
             }
@@ -244,7 +247,7 @@ impl Wish {
                         takes: EventPattern::parse("order.*").into_iter().collect(),
                     },
                 };
-                let step = Reassign {
+                let step = ReassignCommand {
                     queue: queue(QUEUES[*from]),
                     scope: ReassignScope::All,
                     to,

@@ -17,21 +17,19 @@ fn target(words: &[&str], keys: &str) -> ExecTarget {
         "version: 1\nservices:\n  shop:\n    target: {{ exec: {words}, {keys} }}\n    events: [orders.placed]\n"
     ));
     let target = &book.sections().services[0].target;
-    let options = ExecOptions {
-        supervisor: Supervisor::new(),
-        pool: Arc::new(Pool::new(Roots::System)),
-        place: "service shop, line 4".to_owned(),
-    };
-    ExecTarget::new(settings(&target.endpoint), options).expect("a good target")
+    let (supervisor, pool) = (Supervisor::new(), Arc::new(Pool::new(Roots::System)));
+    let place = "service shop, line 4".to_owned();
+    ExecTarget::new(settings(&target.endpoint), supervisor, pool, place).expect("a good target")
 }
 
 fn sh(script: &str, keys: &str) -> ExecTarget {
     target(&["sh", "-c", script], keys)
 }
 
-async fn ran(target: &ExecTarget, limit: &str, delivery: Waiting) -> (Exit, String, Report) {
+async fn ran(target: &ExecTarget, limit: &str, delivery: PendingDelivery) -> (Exit, String, RunReport) {
     let ending = target.call(call(limit, vec![delivery])).await;
-    let Ending::Ran { reply: Reply { seen: Seen::Process(exit), message, .. }, report } = ending else {
+    let Ending::Ran { reply: TargetReply { seen: ReplyKind::Process(exit), message, .. }, report } = ending
+    else {
         panic!("{ending:?}")
     };
     (exit, message, *report)
@@ -79,7 +77,7 @@ async fn a_program_gets_the_event_and_what_tells_the_delivery_apart() {
         ("ce-correlationid", "c-1"),
         ("ce-traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
     ];
-    let delivery = Waiting { attempts: 2, ..delivery(8, &headers, "") };
+    let delivery = PendingDelivery { attempts: 2, ..delivery(8, &headers, "") };
     let script = "env | grep -e ^REDRIVE -e ^TRACE -e ^OWN -e ^CARGO_PKG_NAME | sort";
     let keys = "env: { OWN: one }, inherit: [CARGO_PKG_NAME]";
     let (_, _, report) = ran(&sh(script, keys), "60s", delivery.clone()).await;
@@ -115,7 +113,7 @@ async fn what_runs_elsewhere_is_cancelled_when_time_is_over() {
     let over = "process exceeded its time limit of 300ms";
     let keys = format!("grace: 100ms, on_timeout: {cancel}");
     let (_, message, _) = ran(&sh("sleep 1000", &keys), "300ms", order(7, "e-1")).await;
-    assert_eq!((message, read(&seen).as_str()), (format!("{over}; `on_timeout` has cancelled it"), "e-1\n"));
+    assert_eq!((message, read(&seen).as_str()), (format!("{over}; cancelled by `on_timeout`"), "e-1\n"));
     let keys = "grace: 100ms, on_timeout: [sh, -c, 'echo gone >&2; exit 4']";
     let (_, message, _) = ran(&sh("sleep 1000", keys), "300ms", order(7, "e-1")).await;
     let failed = "`on_timeout` failed: Process crashed: exit status 4: gone";
@@ -136,7 +134,7 @@ async fn what_runs_elsewhere_is_cancelled_when_time_is_over() {
     });
     let keys = format!("grace: 100ms, on_timeout: [\"http://{address}/cancel\"]");
     let (_, message, _) = ran(&sh("sleep 1000", &keys), "300ms", order(7, "e-1")).await;
-    assert_eq!(message, format!("{over}; `on_timeout` has cancelled it"));
+    assert_eq!(message, format!("{over}; cancelled by `on_timeout`"));
     let text = asked.await.expect("no panic");
     let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
     assert!(head.starts_with("POST /cancel "), "{head}");

@@ -1,4 +1,4 @@
-//! Where an HTTP target is: read once from the book, and shown without the credentials that it may hold.
+//! The address of an HTTP target, shown without credentials.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,88 +9,77 @@ use http::uri::{PathAndQuery, Scheme};
 use http::{HeaderValue, Uri};
 use redrive_core::book::model::Network;
 
-use super::guard::Leave;
+use super::guard::AddressPolicy;
 
-/// An address that events are posted to.
-pub(super) struct Address {
-    /// Whom to connect to.
-    pub(super) origin: Arc<Origin>,
-    /// What to ask for there.
+pub(super) struct HttpAddress {
+    pub(super) origin: Arc<HttpOrigin>,
     pub(super) path: PathAndQuery,
-    /// The `host` header.
     pub(super) host: HeaderValue,
-    /// The `authorization` header, if the address names a user.
+    /// If the address names a user.
     pub(super) authorization: Option<HeaderValue>,
 }
 
-/// Whom to connect to, and with which leave; addresses with the same origin share their connections.
+/// Addresses with the same origin share connections.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Origin {
-    pub(super) security: Security,
-    /// A name or a literal, without brackets.
+pub(super) struct HttpOrigin {
+    pub(super) security: ConnectionSecurity,
+    /// Without brackets.
     pub(super) host: String,
     pub(super) port: u16,
     /// What the host may resolve to.
-    pub(super) leave: Leave,
+    pub(super) leave: AddressPolicy,
 }
 
-/// Whether the connection is encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Security {
+pub(super) enum ConnectionSecurity {
     Plain,
     Tls,
 }
 
-/// `host:port`, as people write it.
-impl fmt::Display for Origin {
+impl fmt::Display for HttpOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { host, port, .. } = self;
         if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
     }
 }
 
-/// Why a text is no address that events can be posted to; what it was is not repeated, for it may hold
-/// a password.
+/// The text is not repeated, since it may contain a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidAddress {
-    /// It does not parse.
+pub enum InvalidTargetAddress {
     #[error("this is no address such as https://example.com/events")]
     Syntax,
-    /// Neither of the two that are spoken here.
     #[error("an address begins with http:// or https://")]
     Scheme,
-    /// Beyond what there is.
     #[error("a port is a number from 1 to 65535")]
     Port,
 }
 
-impl Address {
-    /// Reads an address of a target that may call in that network.
-    pub(super) fn parse(text: &str, network: Network) -> Result<Self, InvalidAddress> {
-        let uri: Uri = text.parse().map_err(|_| InvalidAddress::Syntax)?;
+impl HttpAddress {
+    pub(super) fn parse(text: &str, network: Network) -> Result<Self, InvalidTargetAddress> {
+        let uri: Uri = text.parse().map_err(|_| InvalidTargetAddress::Syntax)?;
         let (security, usual_port) = match uri.scheme() {
-            Some(scheme) if *scheme == Scheme::HTTP => (Security::Plain, 80),
-            Some(scheme) if *scheme == Scheme::HTTPS => (Security::Tls, 443),
-            _ => return Err(InvalidAddress::Scheme),
+            Some(scheme) if *scheme == Scheme::HTTP => (ConnectionSecurity::Plain, 80),
+            Some(scheme) if *scheme == Scheme::HTTPS => (ConnectionSecurity::Tls, 443),
+            _ => return Err(InvalidTargetAddress::Scheme),
         };
-        let authority = uri.authority().ok_or(InvalidAddress::Syntax)?;
+        let authority = uri.authority().ok_or(InvalidTargetAddress::Syntax)?;
         let (user, place) = match authority.as_str().rsplit_once('@') {
             Some((user, place)) => (Some(user), place),
             None => (None, authority.as_str()),
         };
         let literal = authority.host();
-        let port = match place.strip_prefix(literal).ok_or(InvalidAddress::Syntax)? {
+        let port = match place.strip_prefix(literal).ok_or(InvalidTargetAddress::Syntax)? {
             "" => usual_port,
-            _ => authority.port_u16().filter(|port| *port != 0).ok_or(InvalidAddress::Port)?,
+            _ => authority.port_u16().filter(|port| *port != 0).ok_or(InvalidTargetAddress::Port)?,
         };
         let host = literal.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
         if host.is_empty() {
-            return Err(InvalidAddress::Syntax);
+            return Err(InvalidTargetAddress::Syntax);
         }
-        let header = |text: &str| HeaderValue::from_str(text).map_err(|_| InvalidAddress::Syntax);
-        let leave = Leave::of(&host, network);
+        let header = |text: &str| HeaderValue::from_str(text).map_err(|_| InvalidTargetAddress::Syntax);
+        let leave = AddressPolicy::of(&host, network);
         Ok(Self {
-            origin: Arc::new(Origin { security, host, port, leave }),
+            origin: Arc::new(HttpOrigin { security, host, port, leave }),
             path: uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/")),
             host: header(place)?,
             authorization: user.map(|user| header(&basic(user))).transpose()?.map(|mut value| {
@@ -101,17 +90,17 @@ impl Address {
     }
 }
 
-/// The address with all but the credentials, which are nobody's to read.
-impl fmt::Debug for Address {
+/// Without credentials.
+impl fmt::Debug for HttpAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.origin, self.path)
     }
 }
 
-/// The value of an `authorization` header for what stands before the `@` of an address.
+/// From the part before the `@`.
 fn basic(user: &str) -> String {
     let bytes = percent_decoded(user);
-    // A user without a password has an empty one.
+    // A missing password is empty.
     let colon: &[u8] = if bytes.contains(&b':') { b"" } else { b":" };
     format!("Basic {}", STANDARD.encode([&bytes, colon].concat()))
 }
@@ -127,7 +116,6 @@ fn percent_decoded(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// The byte that the first two characters are as hexadecimal digits.
 fn text_of_two(bytes: &[u8]) -> Option<u8> {
     let digits = bytes.get(..2).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
     u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
@@ -153,7 +141,7 @@ mod tests {
             ("a fragment is ours",  "http://a.test/b#c",              "a.test:80",     "/b",     "a.test",        None),
         ];
         for (name, text, origin, path, host, authorization) in cases {
-            let address = Address::parse(text, Network::Public).expect(name);
+            let address = HttpAddress::parse(text, Network::Public).expect(name);
             assert_eq!(address.origin.to_string(), origin, "{name}");
             assert_eq!(address.path.as_str(), path, "{name}");
             assert_eq!(address.host, host, "{name}");
@@ -168,7 +156,7 @@ mod tests {
         fn what_the_rule_book_takes_can_be_called(
             text in "https?://([a-z@:%]{0,9}@)?([a-zA-Z.:_ü-]{0,6}|\\[[0-9a-f:]{0,9}\\])(:[0-9+]{0,6})?([/?#][ -~ü]{0,9}){0,3}",
         ) {
-            let made = Address::parse(&text, Network::Public);
+            let made = HttpAddress::parse(&text, Network::Public);
             prop_assert!(check_address(&text).is_err() || made.is_ok(), "{text}: {:?}", made.err());
         }
     }
@@ -177,19 +165,20 @@ mod tests {
     fn what_is_no_address_is_refused_and_not_repeated() {
         #[rustfmt::skip]
         let cases = [
-            ("no scheme",          "/b",                    InvalidAddress::Scheme),
-            ("another scheme",     "ftp://a.test",          InvalidAddress::Scheme),
-            ("no host",            "http://:80/",           InvalidAddress::Syntax),
-            ("a port too high",    "http://a.test:70000/",  InvalidAddress::Port),
-            ("no port at all",     "http://a.test:/",       InvalidAddress::Port),
-            ("port nought",        "http://a.test:0/",      InvalidAddress::Port),
-            ("a space",            "http://a b.test/",      InvalidAddress::Syntax),
-            ("another script",     "http://münchen.test/",  InvalidAddress::Syntax),
+            ("no scheme",          "/b",                    InvalidTargetAddress::Scheme),
+            ("another scheme",     "ftp://a.test",          InvalidTargetAddress::Scheme),
+            ("no host",            "http://:80/",           InvalidTargetAddress::Syntax),
+            ("a port too high",    "http://a.test:70000/",  InvalidTargetAddress::Port),
+            ("no port at all",     "http://a.test:/",       InvalidTargetAddress::Port),
+            ("port nought",        "http://a.test:0/",      InvalidTargetAddress::Port),
+            ("a space",            "http://a b.test/",      InvalidTargetAddress::Syntax),
+            ("another script",     "http://münchen.test/",  InvalidTargetAddress::Syntax),
         ];
         for (name, text, expected) in cases {
-            assert_eq!(Address::parse(text, Network::Public).err(), Some(expected), "{name}");
+            assert_eq!(HttpAddress::parse(text, Network::Public).err(), Some(expected), "{name}");
         }
-        let address = Address::parse("https://ann:hunter2@a.test/b", Network::Public).expect("an address");
+        let address =
+            HttpAddress::parse("https://ann:hunter2@a.test/b", Network::Public).expect("an address");
         assert_eq!(format!("{address:?}"), "a.test:443/b");
     }
 }

@@ -1,7 +1,7 @@
-//! Makes connections: a name becomes addresses, an address a TCP connection, and that perhaps a TLS one.
+//! Opens connections: DNS lookup, TCP, and perhaps TLS.
 //!
-//! Invariant: a name is looked up once for each connection, and only what the guard has let through of that
-//! is connected to.
+//! Invariant: a name is looked up once per connection, and only addresses admitted by the guard are connected
+//! to.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,84 +18,97 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 
-use super::address::{Origin, Security};
-use super::failure::Failure;
-use super::limits::{ADDRESSES_MAX, HEAD_BYTES_MAX, Limits, Step, TCP_KEEP_ALIVE, timed_out};
-use super::line::{Line, Socket};
+use super::address::{ConnectionSecurity, HttpOrigin};
+use super::failure::CallFailure;
+use super::limits::{ADDRESSES_MAX, CallLimits, CallPhase, HEAD_BYTES_MAX, TCP_KEEP_ALIVE, timed_out};
+use super::line::{Socket, SocketLine};
 use super::pool::Pool;
 use super::resolve::Resolver;
 
-/// The end of a connection that requests go into; when it is dropped, the connection is closed.
+/// Dropping it closes the connection.
 #[derive(Debug)]
-pub(super) struct Sender {
+pub(super) struct ConnectionSender {
     pub(super) requests: SendRequest<Full<Bytes>>,
-    pub(super) line: Line,
-    /// When its last request was about to be written: the other side has waited for the next for no longer.
+    pub(super) line: SocketLine,
+    /// When its last request was about to be written.
     pub(super) called_at: Instant,
 }
 
-/// A new connection, within the limits of the call that wants it.
-pub(super) async fn connect(origin: &Origin, pool: &Pool, limits: &Limits) -> Result<Sender, Failure> {
-    let stream = limits.wait(Step::Connection, origin, tcp(origin, pool.resolver(), limits)).await??;
+pub(super) async fn connect(
+    origin: &HttpOrigin,
+    pool: &Pool,
+    limits: &CallLimits,
+) -> Result<ConnectionSender, CallFailure> {
+    let stream = limits.wait(CallPhase::Connection, origin, tcp(origin, pool.resolver(), limits)).await??;
     let socket = Socket::new(stream);
     let line = socket.line();
     match origin.security {
-        Security::Plain => speak_http(socket, line, origin).await,
-        Security::Tls => {
+        ConnectionSecurity::Plain => speak_http(socket, line, origin).await,
+        ConnectionSecurity::Tls => {
             let name = ServerName::try_from(origin.host.clone())
-                .map_err(|_| Failure::dns(origin, "no certificate can be for such a name"))?;
+                .map_err(|_| CallFailure::dns(origin, "no certificate can be for such a name"))?;
             let handshake = TlsConnector::from(pool.tls()).connect(name, socket);
-            let stream = limits.wait(Step::Tls, origin, handshake).await?;
-            speak_http(stream.map_err(|error| Failure::tls(origin, &error))?, line, origin).await
+            let stream = limits.wait(CallPhase::Tls, origin, handshake).await?;
+            speak_http(stream.map_err(|error| CallFailure::tls(origin, &error))?, line, origin).await
         }
     }
 }
 
-/// Tries the addresses of a name in turn; each gets its share of the time that is left.
-async fn tcp(origin: &Origin, resolver: &Resolver, limits: &Limits) -> Result<TcpStream, Failure> {
+/// Tries the addresses in turn; each gets its share of the remaining time.
+async fn tcp(
+    origin: &HttpOrigin,
+    resolver: &Resolver,
+    limits: &CallLimits,
+) -> Result<TcpStream, CallFailure> {
     let ends_at = Instant::now() + limits.connect;
     let addresses = addresses(origin, resolver).await?;
-    let mut failure = Failure::dns(origin, "it has no address");
+    let mut failure = CallFailure::dns(origin, "it has no address");
     for (address, left) in addresses.iter().zip((1..=addresses.len()).rev()) {
         let share = ends_at.saturating_duration_since(Instant::now())
             / u32::try_from(left).expect("there are only a few addresses");
         failure = match timeout(share, open(*address)).await {
             Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(error)) => Failure::connecting(origin, &error),
-            Err(_) => timed_out(Step::Connection, CallPart::Connect, limits.connect, origin),
+            Ok(Err(error)) => CallFailure::connecting(origin, &error),
+            Err(_) => timed_out(CallPhase::Connection, CallPart::Connect, limits.connect, origin),
         };
     }
     Err(failure)
 }
 
-/// What a name stands for, as far as it may be called and there is any use in trying.
-pub(super) async fn addresses(origin: &Origin, resolver: &Resolver) -> Result<Vec<SocketAddr>, Failure> {
+pub(super) async fn addresses(
+    origin: &HttpOrigin,
+    resolver: &Resolver,
+) -> Result<Vec<SocketAddr>, CallFailure> {
     let addresses = resolver.addresses(&origin.host, origin.port).await;
-    let addresses = addresses.map_err(|error| Failure::dns(origin, &error.to_string()))?;
+    let addresses = addresses.map_err(|error| CallFailure::dns(origin, &error.to_string()))?;
     let mut addresses =
-        origin.leave.admit(addresses).map_err(|refused| Failure::no_leave(origin, refused))?;
+        origin.leave.admit(addresses).map_err(|refused| CallFailure::no_leave(origin, refused))?;
     addresses.truncate(ADDRESSES_MAX);
     Ok(addresses)
 }
 
 async fn open(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address).await?;
-    // A call is one small write, which must not wait for another.
+    // A request is one small write.
     stream.set_nodelay(true)?;
     SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(TCP_KEEP_ALIVE))?;
     Ok(stream)
 }
 
-async fn speak_http<S>(stream: S, line: Line, origin: &Origin) -> Result<Sender, Failure>
+async fn speak_http<S>(
+    stream: S,
+    line: SocketLine,
+    origin: &HttpOrigin,
+) -> Result<ConnectionSender, CallFailure>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let stream = TokioIo::new(line.counted(stream));
     let handshake = http1::Builder::new().max_buf_size(HEAD_BYTES_MAX).handshake(stream);
-    let (requests, connection) = handshake.await.map_err(|error| Failure::http(origin, &error))?;
-    // It ends when the sender is dropped or the other side hangs up; whoever waits for an answer hears why.
+    let (requests, connection) = handshake.await.map_err(|error| CallFailure::http(origin, &error))?;
+    // Ends when the sender is dropped or the other side closes; callers get the error.
     tokio::spawn(async move {
         let _ = connection.await;
     });
-    Ok(Sender { requests, line, called_at: Instant::now() })
+    Ok(ConnectionSender { requests, line, called_at: Instant::now() })
 }

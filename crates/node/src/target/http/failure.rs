@@ -1,45 +1,44 @@
-//! Why no answer came: each way in which a call can go wrong, told apart and put in words.
+//! Reasons why no response came.
 //!
-//! Invariant: a message names the host and the port, and never a credential.
+//! Invariant: a message contains host and port, and never a credential.
 
 use std::error::Error;
 use std::io::{self, ErrorKind};
 
-use redrive_core::policy::answer::{CallPart, Reply, Seen, TransportError};
+use redrive_core::policy::answer::{CallPart, ReplyKind, TargetReply, TransportError};
 
-use super::address::Origin;
-use super::guard::Refused;
+use super::address::HttpOrigin;
+use super::guard::RefusedAddress;
 use crate::tls;
 use redrive::http::causes;
 use redrive::http::transport;
 
-/// A call without an answer.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct CallFailure {
     error: TransportError,
     message: String,
 }
 
-impl Failure {
+impl CallFailure {
     pub(super) fn timeout(part: CallPart, message: String) -> Self {
         Self { error: TransportError::Timeout(part), message }
     }
 
-    pub(super) fn dns(origin: &Origin, why: &str) -> Self {
-        let message = format!("the name {} could not be resolved: {why}", origin.host);
+    pub(super) fn dns(origin: &HttpOrigin, why: &str) -> Self {
+        let message = format!("DNS lookup of {} failed: {why}", origin.host);
         Self { error: TransportError::Dns, message }
     }
 
-    /// Says what to change; [`Failure::at`] says where.
-    pub(super) fn no_leave(origin: &Origin, refused: Refused) -> Self {
-        let Refused { address, what } = refused;
+    /// Says what to change; [`CallFailure::at`] says where.
+    pub(super) fn no_leave(origin: &HttpOrigin, refused: RefusedAddress) -> Self {
+        let RefusedAddress { address, what } = refused;
         let message = format!(
             "{origin} resolves to {address}, {what}: write `network: private` beside its address to allow it"
         );
         Self { error: TransportError::AddressRefused, message }
     }
 
-    /// The same, and if it is for the rule book to mend, with the place in it.
+    /// Adds the place in the rule book, if that is where the fix belongs.
     pub(super) fn at(mut self, place: &str) -> Self {
         if self.error == TransportError::AddressRefused {
             self.message = format!("{place}: {}", self.message);
@@ -47,17 +46,19 @@ impl Failure {
         self
     }
 
-    pub(super) fn tls(origin: &Origin, error: &io::Error) -> Self {
+    pub(super) fn tls(origin: &HttpOrigin, error: &io::Error) -> Self {
         let why = match rustls_error(error) {
             Some(error) => tls::why(error),
-            None if error.kind() == ErrorKind::UnexpectedEof => "it hung up in the handshake".to_owned(),
+            None if error.kind() == ErrorKind::UnexpectedEof => {
+                "connection closed during the handshake".to_owned()
+            }
             None => error.to_string(),
         };
         Self { error: TransportError::Tls, message: format!("TLS with {origin} failed: {why}") }
     }
 
-    pub(super) fn closed_early(origin: &Origin) -> Self {
-        let message = format!("{origin} hung up before its answer was whole");
+    pub(super) fn closed_early(origin: &HttpOrigin) -> Self {
+        let message = format!("{origin} closed the connection before the response was complete");
         Self { error: TransportError::ClosedEarly, message }
     }
 
@@ -65,17 +66,15 @@ impl Failure {
         Self { error: TransportError::Protocol, message }
     }
 
-    /// What went wrong while a connection was made.
-    pub(super) fn connecting(origin: &Origin, error: &io::Error) -> Self {
+    pub(super) fn connecting(origin: &HttpOrigin, error: &io::Error) -> Self {
         match error.kind() {
-            // The system gave up before our own limit did.
+            // The system's timeout was shorter than ours.
             ErrorKind::TimedOut => Self::timeout(CallPart::Connect, format!("no connection to {origin}")),
             _ => Self::io(origin, error),
         }
     }
 
-    /// What went wrong with a connection.
-    pub(super) fn io(origin: &Origin, error: &io::Error) -> Self {
+    pub(super) fn io(origin: &HttpOrigin, error: &io::Error) -> Self {
         if rustls_error(error).is_some() {
             return Self::tls(origin, error);
         }
@@ -84,20 +83,21 @@ impl Failure {
             Some(TransportError::Refused) => {
                 failure(TransportError::Refused, format!("{origin} refused the connection"))
             }
-            // The system has waited in vain for a sign of life; our own limits are told elsewhere.
+            // The system's own timeout; our limits are reported elsewhere.
             Some(TransportError::Reset | TransportError::Timeout(_)) => {
-                failure(TransportError::Reset, format!("{origin} broke off the connection"))
+                failure(TransportError::Reset, format!("{origin} reset the connection"))
             }
             Some(TransportError::ClosedEarly) => Self::closed_early(origin),
             Some(TransportError::Protocol) => Self::not_http(origin, error),
             None if error.kind() == ErrorKind::InvalidInput => Self::not_http(origin, error),
-            // No route, no address, or too many open files: all of it heals, and none of it is an answer.
-            Some(_) | None => failure(TransportError::Unreachable, format!("no way to {origin}: {error}")),
+            // No route, no address or too many open files: transient.
+            Some(_) | None => {
+                failure(TransportError::Unreachable, format!("{origin} is unreachable: {error}"))
+            }
         }
     }
 
-    /// What went wrong after the connection was made.
-    pub(super) fn http(origin: &Origin, error: &hyper::Error) -> Self {
+    pub(super) fn http(origin: &HttpOrigin, error: &hyper::Error) -> Self {
         if error.is_parse() {
             return Self::not_http(origin, error);
         }
@@ -111,17 +111,16 @@ impl Failure {
         }
     }
 
-    fn not_http(origin: &Origin, error: &dyn Error) -> Self {
-        Self::protocol(format!("what {origin} answered is not HTTP: {error}"))
+    fn not_http(origin: &HttpOrigin, error: &dyn Error) -> Self {
+        Self::protocol(format!("response of {origin} is not HTTP: {error}"))
     }
 
-    /// Whether the other side closed the connection, in good order or not.
     pub(super) const fn lost_connection(&self) -> bool {
         matches!(self.error, TransportError::Reset | TransportError::ClosedEarly)
     }
 
-    pub(super) fn into_reply(self) -> Reply {
-        Reply { seen: Seen::Transport(self.error), message: self.message, retry_after: None }
+    pub(super) fn into_reply(self) -> TargetReply {
+        TargetReply::new(ReplyKind::Transport(self.error), self.message)
     }
 }
 

@@ -1,7 +1,7 @@
-//! Fetches a small document over HTTP: one request on a connection of its own, bounded in time and size.
+//! Fetches a small document over HTTP: one request on its own connection, bounded in time and size.
 //!
-//! Invariant: only a whole answer with the status 200 is one. Redirects are none, so nothing is fetched from
-//! anywhere but the address that the book states.
+//! Invariant: only a complete response with status 200 counts. Redirects are not followed, so nothing is
+//! fetched from another address than the book's.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,83 +11,74 @@ use http::header::{ACCEPT, AUTHORIZATION, CONNECTION, HOST, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::Full;
 
-use super::address::{Address, InvalidAddress};
-use super::answer::{self, BodyEnd, Wanted};
+use super::address::{HttpAddress, InvalidTargetAddress};
+use super::answer::{self, BodyEnd, BodyLimits};
 use super::connect;
-use super::failure::Failure;
-use super::limits::{Limits, Step, timed_out};
+use super::failure::CallFailure;
+use super::limits::{CallLimits, CallPhase, timed_out};
 use super::pool::Pool;
 use redrive_core::book::model::Network;
 use redrive_core::policy::answer::CallPart;
 
 const USER_AGENT_VALUE: &str = concat!("redrive/", env!("CARGO_PKG_VERSION"));
 
-/// A document that is fetched now and then.
-pub(crate) struct Document {
-    address: Address,
+pub(crate) struct FetchedDocument {
+    address: HttpAddress,
     pool: Arc<Pool>,
-    bounds: Bounds,
+    bounds: FetchBounds,
 }
 
-/// What a document may cost.
 #[derive(Clone, Copy)]
-pub(crate) struct Bounds {
-    /// How long fetching it may take.
+pub(crate) struct FetchBounds {
     pub(crate) whole: Duration,
-    /// How large it may be.
     pub(crate) bytes_max: usize,
 }
 
-/// Why a document could not be fetched.
 #[derive(Debug, thiserror::Error)]
-pub enum FetchError {
-    /// No answer came.
+pub enum HttpFetchError {
     #[error("{message}")]
-    NoAnswer {
-        /// What happened, in words.
-        message: String,
-    },
-    /// The answer is not the document.
-    #[error("the answer has the status {0}")]
+    NoAnswer { message: String },
+    #[error("response has status {0}")]
     Status(u16),
-    /// It is larger than any such document.
-    #[error("the answer is larger than {bytes_max} bytes")]
-    TooLarge {
-        /// How large it may be.
-        bytes_max: usize,
-    },
+    #[error("response is larger than {bytes_max} bytes")]
+    TooLarge { bytes_max: usize },
 }
 
-impl From<Failure> for FetchError {
-    fn from(failure: Failure) -> Self {
+impl From<CallFailure> for HttpFetchError {
+    fn from(failure: CallFailure) -> Self {
         Self::NoAnswer { message: failure.into_reply().message }
     }
 }
 
-impl Document {
-    pub(crate) fn new(address: &str, pool: Arc<Pool>, bounds: Bounds) -> Result<Self, InvalidAddress> {
-        // Issuers mostly live within, nothing of ours is sent there, and what comes back is read as keys or
-        // not at all: so their names may lead anywhere.
-        Ok(Self { address: Address::parse(address, Network::Private)?, pool, bounds })
+impl FetchedDocument {
+    pub(crate) fn new(
+        address: &str,
+        pool: Arc<Pool>,
+        bounds: FetchBounds,
+    ) -> Result<Self, InvalidTargetAddress> {
+        // Issuers are mostly internal, nothing secret is sent, and the response is parsed as keys or not at
+        // all: so any address is allowed.
+        Ok(Self { address: HttpAddress::parse(address, Network::Private)?, pool, bounds })
     }
 
-    pub(crate) async fn fetch(&self) -> Result<Vec<u8>, FetchError> {
-        let Bounds { whole, bytes_max } = self.bounds;
-        let limits = Limits::within(whole);
+    pub(crate) async fn fetch(&self) -> Result<Vec<u8>, HttpFetchError> {
+        let FetchBounds { whole, bytes_max } = self.bounds;
+        let limits = CallLimits::within(whole);
         let origin = &self.address.origin;
         let mut sender = connect::connect(origin, &self.pool, &limits).await?;
-        let answer = limits.wait(Step::Head, origin, sender.requests.send_request(self.request())).await?;
-        let answer = answer.map_err(|error| Failure::http(origin, &error))?;
+        let answer =
+            limits.wait(CallPhase::Head, origin, sender.requests.send_request(self.request())).await?;
+        let answer = answer.map_err(|error| CallFailure::http(origin, &error))?;
         if answer.status() != StatusCode::OK {
-            return Err(FetchError::Status(answer.status().as_u16()));
+            return Err(HttpFetchError::Status(answer.status().as_u16()));
         }
-        let wanted = Wanted { kept_max: bytes_max, read_max: bytes_max, until: limits.whole_at };
+        let wanted = BodyLimits { kept_max: bytes_max, read_max: bytes_max, until: limits.whole_at };
         let body = answer::read(answer.into_body(), wanted).await;
         match body.end {
             BodyEnd::Whole => Ok(body.bytes),
-            BodyEnd::TooLong => Err(FetchError::TooLarge { bytes_max }),
-            BodyEnd::TimedOut => Err(timed_out(Step::Body, CallPart::Whole, whole, origin).into()),
-            BodyEnd::Broken(error) => Err(Failure::http(origin, &error).into()),
+            BodyEnd::TooLong => Err(HttpFetchError::TooLarge { bytes_max }),
+            BodyEnd::TimedOut => Err(timed_out(CallPhase::Body, CallPart::Whole, whole, origin).into()),
+            BodyEnd::Broken(error) => Err(CallFailure::http(origin, &error).into()),
         }
     }
 

@@ -1,37 +1,34 @@
-//! Keeps events out of networks that the book gives no leave for: this machine, its neighbours, its cloud.
+//! Keeps events out of networks that the book does not allow: this machine, its neighbours, its cloud (SSRF).
 //!
-//! Whoever may change what a name resolves to could otherwise have our events sent, and our answers read,
-//! behind the walls that stand around us. So it is not the name that is judged but each address it leads
-//! to, and the address that was judged is the one that is called: there is no second look-up in between.
+//! An attacker who controls a name's DNS could otherwise have our events sent, and our answers read, inside
+//! our network. So each resolved address is judged, and exactly that address is called: there is no second
+//! lookup.
 //!
-//! Invariants: an address that the book itself states is trusted, for whoever writes the book may have it
-//! so; everything else is a name, however much it looks like a number. What is not known to be public is
-//! not. A connection is kept for those who may make it: the leave is a part of its [`Origin`].
+//! Invariants: an address that the book itself states is trusted; everything else is a name, even if it looks
+//! like a number; what is not known to be public is refused. Connections are shared only by targets with the
+//! same permission, which is part of [`HttpOrigin`].
 //!
-//! [`Origin`]: super::address::Origin
+//! [`HttpOrigin`]: super::address::HttpOrigin
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use redrive_core::book::model::Network;
 
-/// Where a target may call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Leave {
-    /// Wherever its name or address leads.
+pub(super) enum AddressPolicy {
     Anywhere,
-    /// Only at addresses of the public internet.
     PublicOnly,
 }
 
-/// The first address of a name of which none may be called, and what that address is.
+/// The first address of a name of which none is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Refused {
+pub(super) struct RefusedAddress {
     pub(super) address: IpAddr,
     pub(super) what: &'static str,
 }
 
-impl Leave {
-    /// The leave of a target with that host, which is a name or a literal without brackets.
+impl AddressPolicy {
+    /// The host is a name or a literal without brackets.
     pub(super) fn of(host: &str, network: Network) -> Self {
         let is_literal = host.parse::<IpAddr>().is_ok();
         match network {
@@ -40,18 +37,18 @@ impl Leave {
         }
     }
 
-    /// Those addresses that may be called; none that may is a refusal, none at all is not.
+    /// The allowed addresses; an error if there are some but none is allowed.
     pub(super) fn admit(
         self,
         addresses: impl Iterator<Item = SocketAddr>,
-    ) -> Result<Vec<SocketAddr>, Refused> {
+    ) -> Result<Vec<SocketAddr>, RefusedAddress> {
         let mut admitted = Vec::new();
         let mut refused = None;
         for address in addresses {
             match (self, why_not_public(address.ip())) {
                 (Self::Anywhere, _) | (Self::PublicOnly, None) => admitted.push(address),
                 (Self::PublicOnly, Some(what)) => {
-                    refused.get_or_insert(Refused { address: address.ip(), what });
+                    refused.get_or_insert(RefusedAddress { address: address.ip(), what });
                 }
             }
         }
@@ -62,7 +59,6 @@ impl Leave {
     }
 }
 
-/// What an address is that is not of the public internet; none if it is.
 fn why_not_public(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => of_v4(address),
@@ -81,12 +77,12 @@ const DOCUMENTATION: &str = "an address for documentation";
 const BENCHMARKING: &str = "an address for benchmarks";
 const RESERVED: &str = "a reserved address";
 
-/// After the registry of special addresses, and the places where clouds keep what is nobody else's.
+/// By the IANA registry of special addresses, plus cloud metadata services.
 fn of_v4(address: Ipv4Addr) -> Option<&'static str> {
     match address.octets() {
-        // Of AWS and most others, of Alibaba, of Oracle, and of Azure, which hides behind a public one.
+        // AWS and most others, Alibaba, Oracle, and Azure, which uses a public one.
         [169, 254, 169, 254] | [100, 100, 100, 200] | [192, 0, 0, 192] | [168, 63, 129, 16] => Some(METADATA),
-        // The first of these means this machine to most systems, and none of them means another.
+        // Most systems take `0.0.0.0/8` for this machine.
         [0 | 127, ..] => Some(THIS_MACHINE),
         [10, ..] | [172, 16..=31, ..] | [192, 168, ..] => Some(PRIVATE),
         [100, 64..=127, ..] => Some(CARRIER),
@@ -95,13 +91,13 @@ fn of_v4(address: Ipv4Addr) -> Option<&'static str> {
         [198, 18..=19, ..] => Some(BENCHMARKING),
         [224..=239, ..] => Some(MULTICAST),
         [255, 255, 255, 255] => Some(BROADCAST),
-        // Protocols of the internet itself, the old way to 6to4, and what nobody was ever given.
+        // Protocol assignments, the 6to4 relay, and reserved space.
         [192, 0, 0, _] | [192, 88, 99, _] | [240..=255, ..] => Some(RESERVED),
         _ => None,
     }
 }
 
-/// Only a part of all addresses has ever been given out; the rest is refused without a list of what it is.
+/// Only part of the space is allocated; the rest is refused.
 fn of_v6(address: Ipv6Addr) -> Option<&'static str> {
     if let Some(inner) = embedded(address) {
         return of_v4(inner);
@@ -109,20 +105,20 @@ fn of_v6(address: Ipv6Addr) -> Option<&'static str> {
     match address.segments() {
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => Some(THIS_MACHINE),
         [0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x0254] => Some(METADATA),
-        // The second is a translator's own prefix, behind which lies whatever its network likes.
+        // The second is the NAT64 prefix for local use.
         [0xfc00..=0xfdff, ..] | [0x0064, 0xff9b, 1, ..] => Some(PRIVATE),
         [0xfe80..=0xfebf, ..] => Some(LINK_LOCAL),
         [0xff00..=0xffff, ..] => Some(MULTICAST),
         [0x2001, 0x0db8, ..] | [0x3fff, 0..=0x0fff, ..] => Some(DOCUMENTATION),
         [0x2001, 2, 0, ..] => Some(BENCHMARKING),
-        // Protocols of the internet itself; among them Teredo, which embeds an address in disguise.
+        // Protocol assignments, among them Teredo, which embeds an obfuscated address.
         [0x2001, 0..=0x01ff, ..] => Some(RESERVED),
         [0x2000..=0x3fff, ..] => None,
         _ => Some(RESERVED),
     }
 }
 
-/// The older address that a newer one stands for: mapped, translated by NAT64, or tunnelled by 6to4.
+/// Mapped, translated by NAT64, or tunnelled by 6to4.
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let of_segments = |high: u16, low: u16| {
         let [[a, b], [c, d]] = [high.to_be_bytes(), low.to_be_bytes()];
@@ -247,36 +243,36 @@ mod tests {
     fn only_literals_and_those_with_leave_are_trusted() {
         #[rustfmt::skip]
         let cases = [
-            ("127.0.0.1",           Network::Public,  Leave::Anywhere),
-            ("::1",                 Network::Public,  Leave::Anywhere),
-            ("::ffff:10.0.0.1",     Network::Public,  Leave::Anywhere),
-            ("localhost",           Network::Public,  Leave::PublicOnly),
-            ("localhost",           Network::Private, Leave::Anywhere),
+            ("127.0.0.1",           Network::Public,  AddressPolicy::Anywhere),
+            ("::1",                 Network::Public,  AddressPolicy::Anywhere),
+            ("::ffff:10.0.0.1",     Network::Public,  AddressPolicy::Anywhere),
+            ("localhost",           Network::Public,  AddressPolicy::PublicOnly),
+            ("localhost",           Network::Private, AddressPolicy::Anywhere),
             // All of these are numbers to a resolver, and none of them says which to a reader.
-            ("0x7f.1",              Network::Public,  Leave::PublicOnly),
-            ("127.1",               Network::Public,  Leave::PublicOnly),
-            ("2130706433",          Network::Public,  Leave::PublicOnly),
-            ("0177.0.0.1",          Network::Public,  Leave::PublicOnly),
-            ("0x7f000001",          Network::Public,  Leave::PublicOnly),
-            ("127.0.0.1.",          Network::Public,  Leave::PublicOnly),
-            ("fe80::1%eth0",        Network::Public,  Leave::PublicOnly),
+            ("0x7f.1",              Network::Public,  AddressPolicy::PublicOnly),
+            ("127.1",               Network::Public,  AddressPolicy::PublicOnly),
+            ("2130706433",          Network::Public,  AddressPolicy::PublicOnly),
+            ("0177.0.0.1",          Network::Public,  AddressPolicy::PublicOnly),
+            ("0x7f000001",          Network::Public,  AddressPolicy::PublicOnly),
+            ("127.0.0.1.",          Network::Public,  AddressPolicy::PublicOnly),
+            ("fe80::1%eth0",        Network::Public,  AddressPolicy::PublicOnly),
         ];
         for (host, network, expected) in cases {
-            assert_eq!(Leave::of(host, network), expected, "{host} {network:?}");
+            assert_eq!(AddressPolicy::of(host, network), expected, "{host} {network:?}");
         }
     }
 
     #[test]
     fn of_several_addresses_the_public_ones_are_called() {
         let refused =
-            |address: &str, what| Err(Refused { address: address.parse().expect("an address"), what });
+            |address: &str, what| Err(RefusedAddress { address: address.parse().expect("an address"), what });
         #[rustfmt::skip]
         let cases = [
-            ("public",          Leave::PublicOnly, vec!["8.8.8.8:1", "1.1.1.1:1"],    Ok(vec!["8.8.8.8:1", "1.1.1.1:1"])),
-            ("mixed",           Leave::PublicOnly, vec!["10.0.0.5:1", "8.8.8.8:1"],   Ok(vec!["8.8.8.8:1"])),
-            ("private",         Leave::PublicOnly, vec!["10.0.0.5:1", "[::1]:1"],     refused("10.0.0.5", PRIVATE)),
-            ("with leave",      Leave::Anywhere,   vec!["10.0.0.5:1", "8.8.8.8:1"],   Ok(vec!["10.0.0.5:1", "8.8.8.8:1"])),
-            ("no address",      Leave::PublicOnly, vec![],                            Ok(vec![])),
+            ("public",          AddressPolicy::PublicOnly, vec!["8.8.8.8:1", "1.1.1.1:1"],    Ok(vec!["8.8.8.8:1", "1.1.1.1:1"])),
+            ("mixed",           AddressPolicy::PublicOnly, vec!["10.0.0.5:1", "8.8.8.8:1"],   Ok(vec!["8.8.8.8:1"])),
+            ("private",         AddressPolicy::PublicOnly, vec!["10.0.0.5:1", "[::1]:1"],     refused("10.0.0.5", PRIVATE)),
+            ("with leave",      AddressPolicy::Anywhere,   vec!["10.0.0.5:1", "8.8.8.8:1"],   Ok(vec!["10.0.0.5:1", "8.8.8.8:1"])),
+            ("no address",      AddressPolicy::PublicOnly, vec![],                            Ok(vec![])),
         ];
         for (name, leave, addresses, expected) in cases {
             let addresses = addresses.into_iter().map(|one| one.parse().expect("an address"));

@@ -1,54 +1,49 @@
-//! How long the parts of one call may take, how much of an answer is read, and how connections are kept.
+//! Limits of one call, of its response and of kept connections.
 
 use std::future::Future;
 use std::time::Duration;
 
-use redrive_core::engine::Call;
+use redrive_core::engine::TargetCall;
 use redrive_core::ids::Attempt;
 use redrive_core::limits::DURATION_MAX;
 use redrive_core::policy::answer::CallPart;
 use redrive_core::text::show_duration;
 use tokio::time::{Instant, timeout_at};
 
-use super::address::Origin;
-use super::failure::Failure;
+use super::address::HttpOrigin;
+use super::failure::CallFailure;
 
-/// Connections that wait for their next call, over all hosts.
 pub(super) const IDLE_MAX: usize = 100;
 
-/// How long a connection waits for its next call.
 pub(super) const IDLE_TIME_MAX: Duration = Duration::from_secs(90);
 
-/// A call that must not be sent twice is written to a connection that has rested for no longer than this: hardly
-/// any server closes one so soon, and a look at the socket shows whether it has.
+/// A request that must not be sent twice uses a connection idle for no longer than this: hardly any server
+/// closes one so soon, and a look at the socket shows whether it has.
 pub(super) const JUST_USED: Duration = Duration::from_millis(2);
 
-/// Such a call also needs a connection whose last call was written within this time.
+/// Such a request also needs a connection whose last request was written within this time.
 pub(super) const CALLED_WITHIN: Duration = Duration::from_millis(10);
 
-/// After so much silence the other side is asked whether it is still there.
+/// Idle time before the first TCP keep-alive probe.
 pub(super) const TCP_KEEP_ALIVE: Duration = Duration::from_secs(30);
 
-/// How long a connection may take after the end of an answer until it can carry another call.
+/// How long a connection may take after a response until it can be reused.
 pub(super) const TURN_AROUND_MAX: Duration = Duration::from_millis(100);
 
-/// The addresses of one name that are tried, one after the other.
 pub(super) const ADDRESSES_MAX: usize = 8;
 
-/// The largest head of an answer, and the largest piece that is read at once.
+/// Bytes of the head of a response, and of one read.
 pub(super) const HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// The part of an answer's body that is read, since a connection lives on only if its answer has ended.
+/// Bytes read of a body; a connection is reused only after the end of its response.
 pub(super) const BODY_READ_MAX: usize = 256 * 1024;
 
-/// The same of an answer to a batch: it may name every delivery, and half of it tells nothing.
+/// For the response to a batch, which may name every delivery and must be complete.
 pub(super) const BATCH_ANSWER_MAX: usize = 1024 * 1024;
 
-/// How long the body of a success is waited for that no rule looks at.
 pub(super) const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// The limits of one call, from when it was made.
-pub(super) struct Limits {
+pub(super) struct CallLimits {
     pub(super) connect: Duration,
     tls: Duration,
     headers: Duration,
@@ -57,20 +52,20 @@ pub(super) struct Limits {
     pub(super) reuse: Reuse,
 }
 
-/// Whether a call may take a kept connection, which the other side may be about to close.
+/// Whether a call may use an idle connection, which the other side may be about to close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reuse {
-    /// Any: if it closes before anything of an answer has come, the request is sent once more.
+    /// If it closes before any response, the request is sent once more.
     Any,
-    /// Only one that was [just used](JUST_USED) and shows no sign of an end; a request that was written whole
-    /// is not sent again, since its rule retries no lost connection.
+    /// Only one that was [just used](JUST_USED) and is quiet; a completely written request is not sent again,
+    /// since its rule retries no lost connection.
     JustUsed,
-    /// None: it is a retry, and must not fail for what is left from before.
+    /// A retry must not fail because of an old connection.
     None,
 }
 
 impl Reuse {
-    fn of(call: &Call) -> Self {
+    fn of(call: &TargetCall) -> Self {
         if call.deliveries.iter().any(|delivery| delivery.next_attempt() > Attempt::FIRST) {
             Self::None
         } else if call.rule.retries_lost_connections() {
@@ -81,17 +76,16 @@ impl Reuse {
     }
 }
 
-/// What is being waited for.
 #[derive(Clone, Copy)]
-pub(super) enum Step {
+pub(super) enum CallPhase {
     Connection,
     Tls,
     Head,
     Body,
 }
 
-impl Limits {
-    pub(super) fn of(call: &Call) -> Self {
+impl CallLimits {
+    pub(super) fn of(call: &TargetCall) -> Self {
         let timeouts = &call.rule.timeouts;
         let whole = call.limit.min(DURATION_MAX);
         Self {
@@ -104,24 +98,24 @@ impl Limits {
         }
     }
 
-    /// The same limit for the whole and for each of its parts, from now on.
+    /// One limit for the whole and each of its parts.
     pub(super) fn within(whole: Duration) -> Self {
         let whole_at = Instant::now() + whole;
         Self { connect: whole, tls: whole, headers: whole, whole, whole_at, reuse: Reuse::Any }
     }
 
-    /// Waits for a step until its own limit or that of the whole is over, whichever comes first.
+    /// Until the step's own limit or that of the whole.
     pub(super) async fn wait<T>(
         &self,
-        step: Step,
-        origin: &Origin,
+        step: CallPhase,
+        origin: &HttpOrigin,
         work: impl Future<Output = T>,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, CallFailure> {
         let (part, limit) = match step {
-            Step::Connection => (CallPart::Connect, self.connect),
-            Step::Tls => (CallPart::Tls, self.tls),
-            Step::Head => (CallPart::Headers, self.headers),
-            Step::Body => (CallPart::Whole, self.whole),
+            CallPhase::Connection => (CallPart::Connect, self.connect),
+            CallPhase::Tls => (CallPart::Tls, self.tls),
+            CallPhase::Head => (CallPart::Headers, self.headers),
+            CallPhase::Body => (CallPart::Whole, self.whole),
         };
         let part_at = Instant::now() + limit;
         let (part, limit, at) = if part_at < self.whole_at {
@@ -133,13 +127,18 @@ impl Limits {
     }
 }
 
-pub(super) fn timed_out(step: Step, part: CallPart, limit: Duration, origin: &Origin) -> Failure {
+pub(super) fn timed_out(
+    step: CallPhase,
+    part: CallPart,
+    limit: Duration,
+    origin: &HttpOrigin,
+) -> CallFailure {
     let limit = show_duration(limit);
     let message = match step {
-        Step::Connection => format!("no connection to {origin} within {limit}"),
-        Step::Tls => format!("no TLS handshake with {origin} within {limit}"),
-        Step::Head => format!("no answer from {origin} within {limit}"),
-        Step::Body => format!("the answer of {origin} was not whole within {limit}"),
+        CallPhase::Connection => format!("no connection to {origin} within {limit}"),
+        CallPhase::Tls => format!("no TLS handshake with {origin} within {limit}"),
+        CallPhase::Head => format!("no answer from {origin} within {limit}"),
+        CallPhase::Body => format!("response of {origin} not complete within {limit}"),
     };
-    Failure::timeout(part, message)
+    CallFailure::timeout(part, message)
 }

@@ -1,10 +1,9 @@
-//! The line below a connection: the socket, which can be asked whether the other side has closed it, and what
-//! has gone over it.
+//! The socket below a connection, which can be asked whether the other side has closed it, and its traffic.
 //!
 //! A line can be [armed](Line::arm): then the next write is made only if the connection is still good at that
-//! very moment, however long it took from the decision to write until then.
+//! moment, however long the write was delayed.
 //!
-//! Invariant: a line keeps no socket open. When its connection has ended, there is none to ask.
+//! Invariant: a line does not keep its socket open.
 
 use std::io::{self, ErrorKind};
 use std::mem::MaybeUninit;
@@ -19,39 +18,36 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-/// What can be asked of a connection while something else speaks over it.
+/// Access to a connection's socket while HTTP is spoken over it.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct SocketLine {
     socket: Weak<TcpStream>,
-    traffic: Arc<Traffic>,
+    traffic: Arc<LineTraffic>,
 }
 
-/// What has gone over a connection so far, in bytes; below TLS it may be more.
+/// In bytes; below TLS it may be more.
 #[derive(Debug, Default)]
-struct Traffic {
+struct LineTraffic {
     written: AtomicU64,
     read: AtomicU64,
-    /// The next write is made before then and over a quiet line, or not at all.
+    /// The next write happens before then and on a quiet line, or fails.
     armed_until: Mutex<Option<Instant>>,
 }
 
-/// A point in the traffic of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Passed {
+pub(super) struct LinePosition {
     pub(super) written: u64,
     pub(super) read: u64,
 }
 
-/// A socket that its connection owns and its line may look at.
 #[derive(Debug)]
 pub(super) struct Socket(Arc<TcpStream>);
 
-/// A stream that counts what goes over it.
 #[derive(Debug)]
-pub(super) struct Counted<S> {
+pub(super) struct CountedStream<S> {
     stream: S,
     socket: Weak<TcpStream>,
-    traffic: Arc<Traffic>,
+    traffic: Arc<LineTraffic>,
 }
 
 impl Socket {
@@ -59,40 +55,35 @@ impl Socket {
         Self(Arc::new(stream))
     }
 
-    /// A line that nothing has gone over yet.
-    pub(super) fn line(&self) -> Line {
-        Line { socket: Arc::downgrade(&self.0), traffic: Arc::default() }
+    pub(super) fn line(&self) -> SocketLine {
+        SocketLine { socket: Arc::downgrade(&self.0), traffic: Arc::default() }
     }
 }
 
-impl Line {
-    /// The same stream, which from now on counts for this line.
-    pub(super) fn counted<S>(&self, stream: S) -> Counted<S> {
-        Counted { stream, socket: Weak::clone(&self.socket), traffic: Arc::clone(&self.traffic) }
+impl SocketLine {
+    pub(super) fn counted<S>(&self, stream: S) -> CountedStream<S> {
+        CountedStream { stream, socket: Weak::clone(&self.socket), traffic: Arc::clone(&self.traffic) }
     }
 
-    /// From now on the next write fails, with nothing written, if it comes later than that or if the other side
-    /// has closed the connection by then.
+    /// Makes the next write fail, with nothing written, if it is later than that or the other side has
+    /// closed.
     pub(super) fn arm(&self, until: Instant) {
-        *self.traffic.armed_until.lock().expect("nothing panics while it holds the time") = Some(until);
+        *self.traffic.armed_until.lock().expect("lock is not poisoned") = Some(until);
     }
 
-    /// Whether, as far as this machine knows now, the other side has neither closed the connection nor sent
-    /// anything that has not been read.
+    /// Whether the other side has neither closed nor sent unread data, as far as known.
     pub(super) fn is_quiet(&self) -> bool {
         is_quiet(&self.socket)
     }
 
-    /// What has gone over it so far.
-    pub(super) fn passed(&self) -> Passed {
+    pub(super) fn passed(&self) -> LinePosition {
         let of = |count: &AtomicU64| count.load(Ordering::Acquire);
-        Passed { written: of(&self.traffic.written), read: of(&self.traffic.read) }
+        LinePosition { written: of(&self.traffic.written), read: of(&self.traffic.read) }
     }
 
-    /// What has gone over it since that point.
-    pub(super) fn since(&self, start: Passed) -> Passed {
+    pub(super) fn since(&self, start: LinePosition) -> LinePosition {
         let now = self.passed();
-        Passed { written: now.written - start.written, read: now.read - start.read }
+        LinePosition { written: now.written - start.written, read: now.read - start.read }
     }
 }
 
@@ -157,7 +148,7 @@ impl AsyncWrite for Socket {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for CountedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -170,11 +161,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> Counted<S> {
-    /// Whether a write may be made, if the line is armed.
+impl<S: AsyncWrite + Unpin> CountedStream<S> {
     fn check(&self) -> io::Result<()> {
-        let armed_until =
-            self.traffic.armed_until.lock().expect("nothing panics while it holds the time").take();
+        let armed_until = self.traffic.armed_until.lock().expect("lock is not poisoned").take();
         match armed_until {
             Some(until) if Instant::now() >= until || !is_quiet(&self.socket) => {
                 Err(ErrorKind::ConnectionAborted.into())
@@ -191,7 +180,7 @@ impl<S: AsyncWrite + Unpin> Counted<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for CountedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.check()?;
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);

@@ -1,42 +1,40 @@
-//! Makes the request of a call: the event in the form that the target takes, and what tells it apart.
+//! Makes the request of a call: the event in the target's form, and the headers that identify the delivery.
 //!
-//! | header | what it says |
+//! | header | meaning |
 //! | --- | --- |
 //! | `webhook-id`, `idempotency-key` | which delivery; the same on every attempt and every replay |
 //! | `webhook-timestamp` | when this attempt started, in seconds since 1970 |
 //! | `webhook-signature` | `v1,…` for each secret, if the target has any |
 //! | `redrive-attempt` | the number of the attempt, from 1 |
-//! | `redrive-sequence` | in a session: the place in its order |
-//! | `redrive-replay` | of a dead letter that is sent again: how often it was, this time included |
-//! | `x-correlation-id` | what the event says |
-//! | `traceparent`, `tracestate` | the attempt's own place in the trace that the event says, or in its own trace if traces are told of |
+//! | `redrive-sequence` | in a session: the position in its order |
+//! | `redrive-replay` | of a replayed dead letter: the number of replays, this one included |
+//! | `x-correlation-id` | the event's |
+//! | `traceparent`, `tracestate` | the attempt's span in the event's trace, or in a new one if traces are exported |
 //!
-//! Places grow from delivery to delivery, but a letter that is replayed keeps its own, and an edited one is
-//! sent in the old one's: it may come after others with a higher one. Only the id tells a repetition.
+//! Sequence numbers grow from delivery to delivery, but a replayed letter keeps its own, and an edited one is
+//! sent with the old one's, so it may follow higher ones. Only the id identifies a repetition.
 //!
-//! In a batch, which others share, each event says the id, the attempt, the place, the replays and its place
-//! in a trace for itself, as the attributes `webhookid`, `redriveattempt`, `redrivesequence`, `redrivereplay`
-//! and `redrivetraceparent`; its `traceparent` stays what the sender said, as in every form. The headers then
-//! speak of the batch: its id is a hash of those of its deliveries in their order, so that the same batch has
-//! the same id, and its attempt is the highest in it, so that 1 means that nothing in it has been tried
-//! before. In the structured form a replayed event has `redrivereplay` too, so that it is still known for one
-//! where events are stored and handed on without their headers. An attribute of such a name that came with
-//! the event is left out of every form: a sender does not say what only we know.
+//! In a batch each event carries id, attempt, sequence, replays and trace context itself, as the attributes
+//! `webhookid`, `redriveattempt`, `redrivesequence`, `redrivereplay` and `redrivetraceparent`; its
+//! `traceparent` stays the sender's. The headers then describe the batch: its id is a hash of the deliveries'
+//! ids in order, so the same batch has the same id, and its attempt is the highest in it. In the structured
+//! form a replayed event has `redrivereplay` too, since events may be forwarded without headers. Attributes
+//! of these names that came with an event are removed in every form.
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use http_body_util::Full;
-use redrive_core::book::connectors::http::Form;
-use redrive_core::engine::{Call, Waiting};
+use redrive_core::book::connectors::http::HttpFormat;
+use redrive_core::engine::{PendingDelivery, TargetCall};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{CorrelationId, ExtensionName, ExtensionText, ExtensionValue};
 use redrive_core::event::idempotency::webhook_id;
 use redrive_core::hash::stable_128;
 use redrive_core::time::Timestamp;
-use redrive_core::trace::{Context, Sampler, Trace};
+use redrive_core::trace::{Context, EventTrace, Sampler};
 
-use super::address::Address;
+use super::address::HttpAddress;
 use super::sign::Signer;
 
 pub(super) const USER_AGENT_VALUE: &str = concat!("redrive/", env!("CARGO_PKG_VERSION"));
@@ -51,22 +49,22 @@ const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 const X_CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id");
 
-/// The call does not carry what the target takes, which only a bug of ours can bring about.
+/// The call does not fit the target's form, which is a bug.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a call carries {deliveries} deliveries to a target that takes them in the form {form:?}")]
-pub(super) struct Misfit {
+#[error("call of {deliveries} deliveries does not fit the form {form:?}")]
+pub(super) struct FormMismatch {
     deliveries: usize,
-    form: Form,
+    form: HttpFormat,
 }
 
 pub(super) fn make(
-    address: &Address,
-    form: Form,
+    address: &HttpAddress,
+    form: HttpFormat,
     signer: Option<&Signer>,
-    call: &Call,
+    call: &TargetCall,
     sampler: Option<Sampler>,
     now: Timestamp,
-) -> Result<Request<Full<Bytes>>, Misfit> {
+) -> Result<Request<Full<Bytes>>, FormMismatch> {
     let mut headers = HeaderMap::with_capacity(24);
     headers.insert(HOST, address.host.clone());
     headers.insert(USER_AGENT, HeaderValue::from_static(USER_AGENT_VALUE));
@@ -74,7 +72,7 @@ pub(super) fn make(
         headers.insert(AUTHORIZATION, authorization.clone());
     }
     let (id, body) = match (form, call.deliveries.as_slice()) {
-        (Form::Binary, [delivery]) => {
+        (HttpFormat::Binary, [delivery]) => {
             for (name, value) in delivery.event.binary_headers() {
                 if name.strip_prefix("ce-").is_some_and(is_ours) {
                     continue;
@@ -84,15 +82,15 @@ pub(super) fn make(
             }
             (one(&mut headers, delivery, sampler), delivery.event.data.clone())
         }
-        (Form::Structured, [delivery]) => {
+        (HttpFormat::Structured, [delivery]) => {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/cloudevents+json"));
             (one(&mut headers, delivery, sampler), structured(delivery))
         }
-        (Form::Batch, deliveries @ [_, ..]) => {
+        (HttpFormat::Batch, deliveries @ [_, ..]) => {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/cloudevents-batch+json"));
             (several(&mut headers, deliveries), list(deliveries, sampler))
         }
-        (form, deliveries) => return Err(Misfit { deliveries: deliveries.len(), form }),
+        (form, deliveries) => return Err(FormMismatch { deliveries: deliveries.len(), form }),
     };
     let timestamp = now.as_millis() / 1_000;
     let signature = signer.map(|signer| signer.sign(&id, timestamp, &body));
@@ -103,7 +101,7 @@ pub(super) fn make(
     if let Some(signature) = signature {
         headers.insert(WEBHOOK_SIGNATURE, text(signature));
     }
-    // Some servers want to be told even that there is nothing.
+    // Some servers require it even without a body.
     headers.insert(CONTENT_LENGTH, body.len().into());
 
     let mut request = Request::new(Full::new(body));
@@ -113,8 +111,7 @@ pub(super) fn make(
     Ok(request)
 }
 
-/// Adds what a call says that carries one delivery, and returns its id.
-fn one(headers: &mut HeaderMap, delivery: &Waiting, sampler: Option<Sampler>) -> String {
+fn one(headers: &mut HeaderMap, delivery: &PendingDelivery, sampler: Option<Sampler>) -> String {
     headers.insert(REDRIVE_ATTEMPT, delivery.next_attempt().get().into());
     if let Some(sequence) = delivery.sequence {
         headers.insert(REDRIVE_SEQUENCE, sequence.get().into());
@@ -130,15 +127,17 @@ fn one(headers: &mut HeaderMap, delivery: &Waiting, sampler: Option<Sampler>) ->
     webhook_id(delivery.id)
 }
 
-/// Where the attempt stands in a trace. A trace that nobody is told of has none, if no sender began it: the
-/// target is free to begin one of its own.
-pub(in crate::target) fn place_in_trace(delivery: &Waiting, sampler: Option<Sampler>) -> Option<Context> {
-    let trace = Trace::of(&delivery.event, sampler.unwrap_or(Sampler::USUAL));
+/// The attempt's trace context. None if traces are not exported and no sender began one: the target may start
+/// its own.
+pub(in crate::target) fn place_in_trace(
+    delivery: &PendingDelivery,
+    sampler: Option<Sampler>,
+) -> Option<Context> {
+    let trace = EventTrace::of(&delivery.event, sampler.unwrap_or(Sampler::USUAL));
     (trace.sender.is_some() || sampler.is_some())
         .then(|| trace.at_attempt(delivery.id, delivery.next_attempt()))
 }
 
-/// What systems on the way have put beside the trace.
 pub(in crate::target) fn trace_state(event: &Event) -> Option<&str> {
     match event.extensions.iter().find(|(name, _)| name.as_str() == "tracestate") {
         Some((_, ExtensionValue::Text(state))) => Some(state.as_str()),
@@ -146,24 +145,22 @@ pub(in crate::target) fn trace_state(event: &Event) -> Option<&str> {
     }
 }
 
-/// Adds what no header can hold for certain only if this one can; it stands among the event's attributes all
-/// the same, encoded.
+/// Only printable ASCII; the event's attributes have the value all the same, encoded.
 fn put(headers: &mut HeaderMap, name: HeaderName, value: Option<&str>) {
     if let Some(value) = value.filter(|value| value.bytes().all(|byte| matches!(byte, b' '..=b'~'))) {
         headers.insert(name, text(value.to_owned()));
     }
 }
 
-/// Adds what a call says that carries a batch, and returns the batch's id.
-fn several(headers: &mut HeaderMap, deliveries: &[Waiting]) -> String {
+fn several(headers: &mut HeaderMap, deliveries: &[PendingDelivery]) -> String {
     let highest = deliveries.iter().map(|delivery| delivery.next_attempt().get()).max();
     headers.insert(REDRIVE_ATTEMPT, highest.expect("a batch is not empty").into());
     let ids: Vec<u8> = deliveries.iter().flat_map(|delivery| delivery.id.0.to_be_bytes()).collect();
     format!("batch_{:032x}", stable_128(&ids))
 }
 
-/// The event alone; a replayed one says so.
-pub(in crate::target) fn structured(delivery: &Waiting) -> Bytes {
+/// A replayed event carries its replay count.
+pub(in crate::target) fn structured(delivery: &PendingDelivery) -> Bytes {
     let says_so = delivery.event.extensions.keys().any(|name| is_ours(name.as_str()));
     if delivery.replaying.is_none() && !says_so {
         return delivery.event.to_structured().into();
@@ -174,26 +171,26 @@ pub(in crate::target) fn structured(delivery: &Waiting) -> Bytes {
     event.to_structured().into()
 }
 
-fn list(deliveries: &[Waiting], sampler: Option<Sampler>) -> Bytes {
+fn list(deliveries: &[PendingDelivery], sampler: Option<Sampler>) -> Bytes {
     let mut body = vec![b'['];
     for (place, delivery) in deliveries.iter().enumerate() {
         if place > 0 {
             body.push(b',');
         }
-        body.extend(told_apart(delivery, sampler).to_structured());
+        body.extend(identified(delivery, sampler).to_structured());
     }
     body.push(b']');
     body.into()
 }
 
-/// The event with what would stand in headers if it were alone; the data are not copied.
-fn told_apart(delivery: &Waiting, sampler: Option<Sampler>) -> Event {
+/// The event with what would be in headers; the data is not copied.
+fn identified(delivery: &PendingDelivery, sampler: Option<Sampler>) -> Event {
     let mut event = Event::clone(&delivery.event);
     let short =
         |text: &str| ExtensionValue::Text(ExtensionText::new(text).expect("a few letters and digits"));
     set(&mut event, ID, Some(short(&webhook_id(delivery.id))));
     set(&mut event, ATTEMPT, Some(whole(delivery.next_attempt().get())));
-    // CloudEvents has whole numbers of 32 bits only, and stores may take more events than that.
+    // CloudEvents integers have 32 bits.
     let sequence = delivery.sequence.map(|sequence| short(&sequence.get().to_string()));
     set(&mut event, SEQUENCE, sequence);
     set(&mut event, REPLAY, delivery.replaying.map(|replaying| whole(replaying.times)));
@@ -201,19 +198,17 @@ fn told_apart(delivery: &Waiting, sampler: Option<Sampler>) -> Event {
     event
 }
 
-/// What tells a delivery apart, among the attributes of its event.
+/// Attributes that identify a delivery.
 const ID: &str = "webhookid";
 const ATTEMPT: &str = "redriveattempt";
 const SEQUENCE: &str = "redrivesequence";
 const REPLAY: &str = "redrivereplay";
 const TRACE: &str = "redrivetraceparent";
 
-/// Whether an attribute is for us alone to set, in whichever form.
 fn is_ours(name: &str) -> bool {
     [ID, ATTEMPT, SEQUENCE, REPLAY, TRACE].contains(&name)
 }
 
-/// Puts our value in the place of whatever the event has there, or none.
 fn set(event: &mut Event, name: &str, value: Option<ExtensionValue>) {
     let name = ExtensionName::new(name).expect("letters only");
     match value {

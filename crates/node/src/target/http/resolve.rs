@@ -1,7 +1,7 @@
-//! From names to addresses: the system's way, and in tests a list.
+//! DNS lookups by the system, and in tests by a list.
 //!
-//! The system looks a name up on a thread, and keeps that thread until it knows, whether or not anybody still
-//! waits. So there is a bound: names that nobody answers for must not take the threads that others need.
+//! A lookup blocks a thread until it ends, even if the caller has given up, so concurrent lookups are
+//! bounded.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -10,18 +10,15 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
-/// Look-ups at once: half of the threads that tokio has for what blocks.
+/// Half of tokio's blocking threads.
 const LOOKUPS_MAX: usize = 256;
 
-/// Who knows what a name stands for.
 #[derive(Debug)]
 pub(super) enum Resolver {
-    /// The system, by whatever it is set up to ask.
     System {
-        /// One for each look-up that may be under way.
+        /// One permit per concurrent lookup.
         places: Arc<Semaphore>,
     },
-    /// A list, which may change its mind.
     #[cfg(test)]
     Listed(fn(&str) -> Vec<IpAddr>),
 }
@@ -33,7 +30,7 @@ impl Default for Resolver {
 }
 
 impl Resolver {
-    /// The addresses of a host, in the order in which they should be tried.
+    /// In the order to try them.
     pub(super) async fn addresses(
         &self,
         host: &str,
@@ -49,15 +46,14 @@ impl Resolver {
 }
 
 async fn look_up(places: &Arc<Semaphore>, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-    // What is an address already needs nobody to look it up.
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
     }
-    let place = Arc::clone(places).acquire_owned().await.expect("nobody closes it");
+    let place = Arc::clone(places).acquire_owned().await.expect("semaphore is never closed");
     let host = host.to_owned();
     let looking = spawn_blocking(move || {
         let found = (host.as_str(), port).to_socket_addrs().map(Iterator::collect);
-        // It is held to the end of the look-up, not of the wait for it.
+        // Held until the lookup ends, even if the caller has given up.
         drop(place);
         found
     });

@@ -1,10 +1,9 @@
-//! Signatures by Standard Webhooks, so that a target knows who calls: HMAC-SHA256 of `id.timestamp.body`.
+//! Signatures by Standard Webhooks: HMAC-SHA256 of `id.timestamp.body`.
 //!
-//! Every call asks for the secret as it is then, so one that was rotated is used by the next call; the keys
-//! are made of it only when it has changed.
+//! Every call uses the current secret, so a rotated one takes effect at once; keys are rebuilt only when it
+//! has changed.
 //!
-//! Invariants: keys are seen by nobody; neither an error nor `Debug` shows any of one. And a call that should
-//! be signed is signed or not made.
+//! Invariants: neither an error nor `Debug` shows a key; a call that should be signed is signed or not made.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -17,30 +16,26 @@ use zeroize::Zeroizing;
 
 use crate::secret::{SecretError, SecretValues, Secrets};
 
-/// What a secret begins with that is written in base64.
 const PREFIX: &[u8] = b"whsec_";
 
-/// Signs calls with a secret of the book, whatever that is at the time.
 pub struct Signing {
     secrets: Secrets,
     name: String,
-    /// The values that keys were made of last, and the keys.
     made: Mutex<Option<(Arc<SecretValues>, Arc<Signer>)>>,
 }
 
 impl Signing {
-    /// Signs with the secret of that name.
     #[must_use]
     pub fn new(secrets: Secrets, name: &str) -> Self {
         Self { secrets, name: name.to_owned(), made: Mutex::new(None) }
     }
 
-    /// What a call is signed with now, if that is known before its time is over.
+    /// The current signer, if the secret is available within the limit.
     pub(super) async fn signer(&self, limit: Duration) -> Result<Arc<Signer>, Unsigned> {
         let unsigned = |why| Unsigned { name: self.name.clone(), why };
         let values = self.secrets.get_within(&self.name, limit).await;
         let values = values.map_err(|error| unsigned(error.into()))?;
-        let mut made = self.made.lock().expect("nothing panics while it holds the keys");
+        let mut made = self.made.lock().expect("lock is not poisoned");
         if let Some((of, signer)) = &*made
             && Arc::ptr_eq(of, &values)
         {
@@ -52,21 +47,19 @@ impl Signing {
     }
 }
 
-/// The name of the secret, and nothing of what it is.
+/// Without the value.
 impl fmt::Debug for Signing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Signing").field(&self.name).finish()
     }
 }
 
-/// Whether calls can be signed with these values.
 pub(crate) fn check(values: &SecretValues) -> Result<(), InvalidSecret> {
     Signer::new(values.iter()).map(drop)
 }
 
-/// A call cannot be signed.
 #[derive(Debug, thiserror::Error)]
-#[error("not called, for the call could not be signed: the secret `{name}`: {why}")]
+#[error("call not made, signing failed: secret `{name}`: {why}")]
 pub(super) struct Unsigned {
     name: String,
     why: WhyUnsigned,
@@ -80,20 +73,17 @@ enum WhyUnsigned {
     Invalid(#[from] InvalidSecret),
 }
 
-/// The keys that calls are signed with, the newest first; while keys are changed there are two.
+/// Newest first; during rotation there are two.
 #[derive(Debug)]
 pub(super) struct Signer {
     keys: Vec<hmac::Key>,
 }
 
-/// Why a secret cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSecret {
-    /// There is none.
     #[error("the secret is empty")]
     Empty,
-    /// It claims to be base64.
-    #[error("the secret begins with `whsec_`, and what follows is no base64")]
+    #[error("secret begins with `whsec_`, but the rest is not base64")]
     NotBase64,
 }
 
@@ -103,7 +93,7 @@ impl Signer {
         if keys.is_empty() { Err(InvalidSecret::Empty) } else { Ok(Self { keys }) }
     }
 
-    /// The value of `webhook-signature`: one signature for each key.
+    /// The `webhook-signature` header: one signature per key.
     pub(super) fn sign(&self, id: &str, timestamp: u64, body: &[u8]) -> String {
         let head = format!("{id}.{timestamp}.");
         let signatures = self.keys.iter().map(|key| {
@@ -116,7 +106,7 @@ impl Signer {
     }
 }
 
-/// The key of a secret that is written as `whsec_` and base64, or else stands byte for byte.
+/// `whsec_` and base64, or the bytes themselves.
 pub(crate) fn key(secret: &[u8]) -> Result<hmac::Key, InvalidSecret> {
     let bytes = Zeroizing::new(match secret.strip_prefix(PREFIX) {
         Some(text) => STANDARD.decode(text).map_err(|_| InvalidSecret::NotBase64)?,

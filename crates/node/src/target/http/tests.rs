@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_core::book::model::Network;
-use redrive_core::engine::{Ending, Waiting};
-use redrive_core::policy::answer::{Reply, Seen};
+use redrive_core::engine::{Ending, PendingDelivery};
+use redrive_core::policy::answer::{ReplyKind, TargetReply};
 use redrive_core::text::show_duration;
 
-use super::{Form, HttpOptions, HttpTarget, Pool, Signing};
+use super::{HttpFormat, HttpOptions, HttpTarget, Pool, Signing};
 use crate::target::Target;
 use crate::target::call_test::{call, call_retried, delivery, order};
 use crate::tls::Roots;
@@ -23,15 +23,15 @@ use crate::tls::Roots;
 /// Long enough for any machine; nothing here waits for it.
 const PATIENT: &str = "{ connect: 30s, tls: 30s, headers: 30s, whole: 60s }";
 
-fn target(address: &str, form: Form) -> HttpTarget {
+fn target(address: &str, form: HttpFormat) -> HttpTarget {
     target_of(address, form, &Arc::new(Pool::new(Roots::Only(Vec::new()))))
 }
 
-fn target_of(address: &str, form: Form, pool: &Arc<Pool>) -> HttpTarget {
+fn target_of(address: &str, form: HttpFormat, pool: &Arc<Pool>) -> HttpTarget {
     HttpTarget::new(address, options(form, None, 64), Arc::clone(pool)).expect("an address")
 }
 
-fn options(form: Form, signing: Option<Signing>, permits: u32) -> HttpOptions {
+fn options(form: HttpFormat, signing: Option<Signing>, permits: u32) -> HttpOptions {
     HttpOptions { form, signing, permits, network: Network::Public, place: "service shop, line 4".to_owned() }
 }
 
@@ -50,10 +50,12 @@ fn told(ending: &Ending, port: u16) -> String {
     text.replace(&format!(":{port}"), ":PORT")
 }
 
-fn reply_told(reply: &Reply) -> String {
+fn reply_told(reply: &TargetReply) -> String {
     let seen = match &reply.seen {
-        Seen::Http { status, body, .. } if body.len() > 100 => format!("{status} with {} bytes", body.len()),
-        Seen::Http { status, body, .. } => format!("{status} {body:?}"),
+        ReplyKind::Http { status, body, .. } if body.len() > 100 => {
+            format!("{status} with {} bytes", body.len())
+        }
+        ReplyKind::Http { status, body, .. } => format!("{status} {body:?}"),
         other => format!("{other:?}"),
     };
     let message: String = reply.message.chars().take(200).collect();

@@ -1,8 +1,8 @@
-//! A way to one address: requests go out and answers come back, over connections that all targets share.
+//! Sends requests to one address over the shared pool.
 //!
-//! Invariants: a request is sent at most twice, and a second time only if a kept connection was closed before
-//! anything of an answer came. Where the rule retries no lost connection, a request that may have been written
-//! whole is sent once. Whoever drops the future of an exchange ends it, and its connection.
+//! Invariants: a request is sent at most twice, and a second time only if an idle connection closed before
+//! any response. Where the rule retries no lost connection, a request that may have been written completely
+//! is sent once. Dropping the future ends the exchange and its connection.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,76 +14,74 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
 use http_body_util::Full;
 use hyper::body::{Body as _, Incoming};
 use redrive_core::book::model::Network;
-use redrive_core::engine::Call;
-use redrive_core::policy::answer::Reply;
+use redrive_core::engine::TargetCall;
+use redrive_core::policy::answer::TargetReply;
 use redrive_core::trace::Sampler;
 use tokio::time::{Instant, timeout};
 
-use super::address::{Address, InvalidAddress, Origin, Security};
-use super::answer::{self, BodyEnd, Wanted};
-use super::connect::{self, Sender};
-use super::failure::Failure;
-use super::limits::{DRAIN_TIME_MAX, Limits, Reuse, Step, TURN_AROUND_MAX};
+use super::address::{ConnectionSecurity, HttpAddress, HttpOrigin, InvalidTargetAddress};
+use super::answer::{self, BodyEnd, BodyLimits};
+use super::connect::{self, ConnectionSender};
+use super::failure::CallFailure;
+use super::limits::{CallLimits, CallPhase, DRAIN_TIME_MAX, Reuse, TURN_AROUND_MAX};
 use super::pool::Pool;
 use super::request::USER_AGENT_VALUE;
 use redrive::http::answer::reply;
 
-/// A way to one address.
 pub(crate) struct Wire {
-    pub(super) address: Address,
+    pub(super) address: HttpAddress,
     idle_max: usize,
     place: String,
     pool: Arc<Pool>,
 }
 
-/// How one comes by a [`Wire`].
 pub(crate) struct WireOptions {
-    /// How many calls are made at once: so many connections are kept.
     pub(crate) permits: u32,
-    /// What the name in the address may resolve to.
     pub(crate) network: Network,
-    /// Whose it is and where it stands in the book: what is for the book to mend says so.
     pub(crate) place: String,
 }
 
 impl Wire {
-    pub(crate) fn new(address: &str, options: WireOptions, pool: Arc<Pool>) -> Result<Self, InvalidAddress> {
+    pub(crate) fn new(
+        address: &str,
+        options: WireOptions,
+        pool: Arc<Pool>,
+    ) -> Result<Self, InvalidTargetAddress> {
         let WireOptions { permits, network, place } = options;
-        let address = Address::parse(address, network)?;
-        if address.origin.security == Security::Tls {
-            // Reading the system's certificates is not for the first call to wait for.
+        let address = HttpAddress::parse(address, network)?;
+        if address.origin.security == ConnectionSecurity::Tls {
+            // The first call need not wait for reading the system's certificates.
             pool.tls();
         }
         let idle_max = usize::try_from(permits).unwrap_or(usize::MAX);
         Ok(Self { address, idle_max, place, pool })
     }
 
-    /// Which traces are told of; none if nobody is told of any.
+    /// None if traces are not exported.
     pub(super) fn sampler(&self) -> Option<Sampler> {
         self.pool.sampler()
     }
 
-    /// Posts a body with those headers within the limits of a call, and says what came back.
-    pub(crate) async fn post(&self, call: &Call, headers: HeaderMap, body: Bytes) -> Reply {
-        let limits = Limits::of(call);
-        match self.exchange(self.request(headers, body), &limits).await {
-            Ok(reply) => reply,
-            Err(failure) => failure.into_reply(),
-        }
+    pub(crate) async fn post(&self, call: &TargetCall, headers: HeaderMap, body: Bytes) -> TargetReply {
+        let exchanged = self.exchange(self.request(headers, body), &CallLimits::of(call)).await;
+        exchanged.unwrap_or_else(CallFailure::into_reply)
     }
 
-    /// The same within a time of its own.
-    pub(crate) async fn post_within(&self, whole: Duration, headers: HeaderMap, body: Bytes) -> Reply {
-        let exchanged = self.exchange(self.request(headers, body), &Limits::within(whole)).await;
-        exchanged.unwrap_or_else(Failure::into_reply)
+    pub(crate) async fn post_within(&self, whole: Duration, headers: HeaderMap, body: Bytes) -> TargetReply {
+        let exchanged = self.exchange(self.request(headers, body), &CallLimits::within(whole)).await;
+        exchanged.unwrap_or_else(CallFailure::into_reply)
     }
 
-    async fn exchange(&self, request: Request<Full<Bytes>>, limits: &Limits) -> Result<Reply, Failure> {
+    async fn exchange(
+        &self,
+        request: Request<Full<Bytes>>,
+        limits: &CallLimits,
+    ) -> Result<TargetReply, CallFailure> {
         let (response, sender) = self.send(request, limits).await?;
         let (head, body) = response.into_parts();
         let drained_by = limits.whole_at.min(Instant::now() + DRAIN_TIME_MAX);
         let until = if head.status.is_success() { drained_by } else { limits.whole_at };
-        let body = answer::read(body, Wanted::usual(until)).await;
+        let body = answer::read(body, BodyLimits::usual(until)).await;
         if matches!(body.end, BodyEnd::Whole) {
             self.keep(sender).await;
         }
@@ -104,16 +102,15 @@ impl Wire {
         request
     }
 
-    pub(super) fn origin(&self) -> &Origin {
+    pub(super) fn origin(&self) -> &HttpOrigin {
         &self.address.origin
     }
 
-    /// The head of the answer, and the connection that it came by.
     pub(super) async fn send(
         &self,
         request: Request<Full<Bytes>>,
-        limits: &Limits,
-    ) -> Result<(Response<Incoming>, Sender), Failure> {
+        limits: &CallLimits,
+    ) -> Result<(Response<Incoming>, ConnectionSender), CallFailure> {
         let origin = self.origin();
         let request = match self.pool.take(origin, limits.reuse) {
             None => request,
@@ -123,8 +120,8 @@ impl Wire {
                     Ok(answered) => return Ok(answered),
                     Err(Unanswered::NotSent(request)) => *request,
                     Err(Unanswered::Lost { failure, sent }) => match (limits.reuse, sent) {
-                        (Reuse::Any, _) | (Reuse::JustUsed, Sent::InPart) => copy,
-                        (Reuse::JustUsed, Sent::PerhapsWhole) | (Reuse::None, _) => return Err(failure),
+                        (Reuse::Any, _) | (Reuse::JustUsed, SentPart::InPart) => copy,
+                        (Reuse::JustUsed, SentPart::PerhapsWhole) | (Reuse::None, _) => return Err(failure),
                     },
                     Err(Unanswered::Failed(failure)) => return Err(failure),
                 }
@@ -134,30 +131,29 @@ impl Wire {
         let fresh = fresh.map_err(|failure| failure.at(&self.place))?;
         self.send_by(fresh, request, limits).await.map_err(|unanswered| match unanswered {
             Unanswered::Failed(failure) | Unanswered::Lost { failure, .. } => failure,
-            Unanswered::NotSent(_) => Failure::closed_early(origin),
+            Unanswered::NotSent(_) => CallFailure::closed_early(origin),
         })
     }
 
-    /// The limit on the headers runs from when the connection has the request, so it holds for sending
-    /// the request too.
+    /// The header limit starts when the connection has the request, so it includes sending it.
     async fn send_by(
         &self,
-        mut sender: Sender,
+        mut sender: ConnectionSender,
         request: Request<Full<Bytes>>,
-        limits: &Limits,
-    ) -> Result<(Response<Incoming>, Sender), Unanswered> {
+        limits: &CallLimits,
+    ) -> Result<(Response<Incoming>, ConnectionSender), Unanswered> {
         let origin = self.origin();
         let (start, body_bytes) = (sender.line.passed(), request.body().size_hint().lower());
         sender.called_at = Instant::now();
-        match limits.wait(Step::Head, origin, sender.requests.try_send_request(request)).await {
+        match limits.wait(CallPhase::Head, origin, sender.requests.try_send_request(request)).await {
             Ok(Ok(response)) => Ok((response, sender)),
             Ok(Err(mut error)) => Err(if let Some(request) = error.take_message() {
                 Unanswered::NotSent(Box::new(request))
             } else {
-                let failure = Failure::http(origin, error.error());
+                let failure = CallFailure::http(origin, error.error());
                 let passed = sender.line.since(start);
                 if failure.lost_connection() && passed.read == 0 {
-                    Unanswered::Lost { failure, sent: Sent::of(passed.written, body_bytes) }
+                    Unanswered::Lost { failure, sent: SentPart::of(passed.written, body_bytes) }
                 } else {
                     Unanswered::Failed(failure)
                 }
@@ -166,9 +162,9 @@ impl Wire {
         }
     }
 
-    /// Keeps a connection whose answer has ended, if it can carry another call soon.
-    pub(super) async fn keep(&self, mut sender: Sender) {
-        // An answer may come before its request has gone out, and then there may be no end to that.
+    /// Returns a connection to the pool if it can be reused soon.
+    pub(super) async fn keep(&self, mut sender: ConnectionSender) {
+        // A response may precede the end of its request, which may never come.
         let requests = &mut sender.requests;
         if requests.is_ready() || matches!(timeout(TURN_AROUND_MAX, requests.ready()).await, Ok(Ok(()))) {
             self.pool.put(&self.address.origin, sender, self.idle_max);
@@ -176,34 +172,34 @@ impl Wire {
     }
 }
 
-/// The address; credentials are left out.
+/// Without credentials.
 impl fmt::Debug for Wire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.address.fmt(f)
     }
 }
 
-/// Why a connection brought no answer.
 enum Unanswered {
-    /// Something went wrong, and the target may have the request.
-    Failed(Failure),
-    /// The connection was closed, and nothing of an answer had come.
-    Lost { failure: Failure, sent: Sent },
-    /// The connection was closed before any of the request was sent: here it is again.
+    /// The target may have received the request.
+    Failed(CallFailure),
+    Lost {
+        failure: CallFailure,
+        sent: SentPart,
+    },
+    /// Closed before any of the request was sent.
     NotSent(Box<Request<Full<Bytes>>>),
 }
 
-/// How much of a request was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sent {
-    /// Not all of it, so nothing can have acted on it.
+enum SentPart {
+    /// Nothing can have acted on it.
     InPart,
-    /// All of it, as far as anybody can tell.
+    /// As far as can be known.
     PerhapsWhole,
 }
 
-impl Sent {
-    /// A request is longer than its body: there is a head too.
+impl SentPart {
+    /// A request is longer than its body.
     const fn of(written: u64, body_bytes: u64) -> Self {
         if written <= body_bytes { Self::InPart } else { Self::PerhapsWhole }
     }

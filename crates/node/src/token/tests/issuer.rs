@@ -161,7 +161,7 @@ impl KeyServer {
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 asked.fetch_add(1, Ordering::SeqCst);
-                let answer = answer.lock().expect("nobody panics").clone();
+                let answer = answer.lock().expect("lock is not poisoned").clone();
                 tokio::spawn(async move {
                     // A small request comes in one piece; whoever hangs up early wants no answer.
                     let _ = stream.read(&mut [0; 4_096]).await;
@@ -186,6 +186,6 @@ impl KeyServer {
 
     pub(super) fn answer(&self, status: &str, body: &str) {
         let answer = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-        *self.answer.lock().expect("nobody panics") = answer.into_bytes();
+        *self.answer.lock().expect("lock is not poisoned") = answer.into_bytes();
     }
 }

@@ -152,10 +152,14 @@ async fn the_key_is_the_same_for_all_attempts_of_one_call_only() {
 
 #[tokio::test(start_paused = true)]
 async fn a_good_result_may_be_a_failure() {
-    use redrive_core::policy::answer::{Answer, What};
-    fn judge(result: &Result<u16, Oops>) -> Option<Answer<'_>> {
-        let http = |status| What::Http { status, headers: &(), body: "" };
-        result.as_ref().ok().map(|status| Answer { what: http(*status), message: "", retry_after: None })
+    use redrive_core::policy::answer::{AnswerKind, TargetAnswer};
+    fn judge(result: &Result<u16, Oops>) -> Option<TargetAnswer<'_>> {
+        let http = |status| AnswerKind::Http { status, headers: &(), body: "" };
+        result.as_ref().ok().map(|status| TargetAnswer {
+            what: http(*status),
+            message: "",
+            retry_after: None,
+        })
     }
     let by_attempt = async |statuses: [u16; 4]| {
         let work = move |attempt: Attempt| async move {

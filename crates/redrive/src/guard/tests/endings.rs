@@ -115,10 +115,7 @@ async fn retries_beyond_the_budget_end_the_call() {
     let error = down().await.expect_err("it is down");
     assert_eq!((error.code.as_str(), error.attempts), ("RETRY_BUDGET_SPENT", 2));
     assert!(matches!(error.cause, Cause::BudgetSpent { last: Some(Oops::Refused) }));
-    assert_eq!(
-        error.to_string(),
-        "d: retry budget spent after 2 attempts in 1s; last failure: Refused"
-    );
+    assert_eq!(error.to_string(), "d: retry budget spent after 2 attempts in 1s; last failure: Refused");
     assert_eq!(down().await.expect_err("it is down").attempts, 1, "the budget is everybody's");
     advance(Duration::from_secs(12)).await;
     assert_eq!(down().await.expect_err("it is down").attempts, 2, "it comes back");

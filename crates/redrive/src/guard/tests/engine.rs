@@ -6,14 +6,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use redrive_core::book::connectors::built_in;
 use redrive_core::book::{self, RuleBook};
-use redrive_core::engine::story;
+use redrive_core::engine::attempt_record;
 use redrive_core::engine::{
-    Absences, Bounds, Call, Effect, Ending, Engine, Fate, Input, Load, Next, Page, QueueName, Settlement,
-    Setup, Waiting,
+    Absences, Effect, Ending, Engine, EngineBounds, Input, LoadRequest, LoadedPage, NextState,
+    PendingDelivery, QueueName, Settlement, SettlementResult, Setup, TargetCall,
 };
 use redrive_core::event::{self, Incoming};
 use redrive_core::ids::{DeliveryId, Seed, ServiceName};
-use redrive_core::policy::answer::{CallPart, HeaderPairs, Reply, Seen, TransportError};
+use redrive_core::policy::answer::{CallPart, HeaderPairs, ReplyKind, TargetReply, TransportError};
 use redrive_core::time::Timestamp;
 
 use super::Oops;
@@ -34,7 +34,7 @@ pub(super) fn delivered(book: &str, script: &[Line]) -> Option<Told> {
         seed: Seed::default(),
         book: Arc::new(book_of(&format!("{book}{SERVICE}"))),
         older_books: Vec::new(),
-        bounds: Bounds { window: 4, window_bytes: 10_000, calls: 64 },
+        bounds: EngineBounds { window: 4, window_bytes: 10_000, calls: 64 },
         now: start,
         queues: Vec::new(),
         paused: BTreeMap::new(),
@@ -63,7 +63,7 @@ struct World {
     engine: Engine,
     start: Timestamp,
     now: Timestamp,
-    answers: VecDeque<Reply>,
+    answers: VecDeque<TargetReply>,
     /// What is to be told at once.
     inputs: VecDeque<Input>,
     /// The call that is made, and when it ends.
@@ -108,8 +108,8 @@ impl World {
             Effect::Start(call) => self.call(&call),
             Effect::Settle(settlement) => self.settle(&settlement),
             // Whatever waits is in memory.
-            Effect::Load(Load { queue, wanted, .. }) => {
-                let page = Page { queue, wanted, rows: Vec::new(), more: false, next_due_at: None };
+            Effect::Load(LoadRequest { queue, wanted, .. }) => {
+                let page = LoadedPage { queue, wanted, rows: Vec::new(), more: false, next_due_at: None };
                 self.inputs.push_back(Input::Loaded(page));
             }
             Effect::WakeAt(at) => self.wake_at = Some(at),
@@ -117,60 +117,60 @@ impl World {
             | Effect::Release(_)
             | Effect::Advance(_)
             | Effect::Reprocess(_)
-            | Effect::Signal(_) => {}
+            | Effect::Activity(_) => {}
         }
     }
 
-    fn call(&mut self, call: &Call) {
+    fn call(&mut self, call: &TargetCall) {
         let since = self.now.since(self.start).as_millis();
         self.starts_ms.push(u64::try_from(since).expect("a short test"));
         let reply = self.answers.pop_front().expect("every script ends with a success");
-        let never_answers = matches!(reply.seen, Seen::Transport(TransportError::Timeout(_)));
+        let never_answers = matches!(reply.seen, ReplyKind::Transport(TransportError::Timeout(_)));
         let ends_at = if never_answers { self.now + call.limit } else { self.now };
         self.under_way = Some((ends_at, Input::Ended { call: call.id, ending: Ending::Reply(reply) }));
     }
 
     fn settle(&mut self, settlement: &Settlement) {
-        let fate = Fate::Written;
+        let fate = SettlementResult::Written;
         self.inputs.push_back(Input::Settled { delivery: settlement.delivery, fate, promoted: None });
         self.end = match &settlement.next {
-            Next::Delivered => Some("ok".to_owned()),
-            Next::Dead(death) => Some(death.code.to_string()),
+            NextState::Delivered => Some("ok".to_owned()),
+            NextState::Dead(death) => Some(death.code.to_string()),
             // A guard has no service to pause: that ends it.
-            Next::Ready if settlement.pause.is_some() => failure_code(settlement),
-            Next::Ready | Next::Due { .. } | Next::Starting => None,
+            NextState::Ready if settlement.pause.is_some() => failure_code(settlement),
+            NextState::Ready | NextState::Due { .. } | NextState::Starting => None,
         };
     }
 }
 
 fn failure_code(settlement: &Settlement) -> Option<String> {
-    match &settlement.story.as_ref()?.end {
-        story::End::Failed { code, .. } => Some(code.to_string()),
+    match &settlement.record.as_ref()?.end {
+        attempt_record::AttemptEnd::Failed { code, .. } => Some(code.to_string()),
         _ => None,
     }
 }
 
-fn never() -> Reply {
-    let seen = Seen::Transport(TransportError::Timeout(CallPart::Whole));
-    Reply { seen, message: "no answer in time".to_owned(), retry_after: None }
+fn never() -> TargetReply {
+    let seen = ReplyKind::Transport(TransportError::Timeout(CallPart::Whole));
+    TargetReply { seen, message: "no answer in time".to_owned(), retry_after: None }
 }
 
 /// What a target would report; a code of a caller's own is nothing that one can.
-fn reply(answer: Result<(), Oops>) -> Option<Reply> {
-    use redrive_core::policy::answer::What;
+fn reply(answer: Result<(), Oops>) -> Option<TargetReply> {
+    use redrive_core::policy::answer::AnswerKind;
 
     use crate::Classify;
-    let http = |status| Seen::Http { status, headers: HeaderPairs::default(), body: String::new() };
+    let http = |status| ReplyKind::Http { status, headers: HeaderPairs::default(), body: String::new() };
     let Err(error) = answer else {
-        return Some(Reply { seen: http(200), message: String::new(), retry_after: None });
+        return Some(TargetReply { seen: http(200), message: String::new(), retry_after: None });
     };
     let told = error.answer();
     let seen = match told.what {
-        What::Http { status, .. } => http(status),
-        What::Transport(error) => Seen::Transport(error),
+        AnswerKind::Http { status, .. } => http(status),
+        AnswerKind::Transport(error) => ReplyKind::Transport(error),
         _ => return None,
     };
-    Some(Reply { seen, message: told.message.to_owned(), retry_after: told.retry_after })
+    Some(TargetReply { seen, message: told.message.to_owned(), retry_after: told.retry_after })
 }
 
 fn book_of(text: &str) -> RuleBook {
@@ -179,7 +179,7 @@ fn book_of(text: &str) -> RuleBook {
 }
 
 /// The first delivery of a small event.
-fn order() -> Waiting {
+fn order() -> PendingDelivery {
     let headers = [
         ("ce-specversion", "1.0"),
         ("ce-id", "e-1"),
@@ -190,7 +190,7 @@ fn order() -> Waiting {
     let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
     let body = Bytes::from_static(br#"{"total":12}"#);
     let parsed = event::parse(Incoming { headers: &headers, body: &body }).expect("an event");
-    Waiting {
+    PendingDelivery {
         id: DeliveryId(1),
         queue: Arc::new(QueueName { service: ServiceName::new("shop").expect("a name"), channel: None }),
         sequence: None,

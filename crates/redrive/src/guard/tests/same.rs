@@ -6,7 +6,7 @@ use proptest::test_runner::TestCaseError;
 use redrive_core::ids::Seed;
 use redrive_core::policy::decide::Verdict;
 use redrive_core::time::Timestamp;
-use redrive_lab::rehearse::{AttemptKind, Beat, End, parse_script, rehearse};
+use redrive_lab::rehearse::{AttemptKind, RehearsalEnd, RehearsalStep, parse_script, rehearse};
 use tokio::time::Instant;
 
 use super::super::attempt::CallKey;
@@ -92,19 +92,19 @@ fn rehearsed(book: &Book, script: &[Line]) -> Told {
     let millis = |at: Timestamp| at.as_millis();
     let mut last_code = String::new();
     let mut starts_ms = Vec::new();
-    for beat in &rehearsal.beats {
-        if let Beat::Attempt(tried) = beat {
+    for step in &rehearsal.steps {
+        if let RehearsalStep::Attempt(tried) = step {
             starts_ms.push(millis(tried.started_at));
             last_code = tried.code.as_ref().map_or_else(String::new, ToString::to_string);
         }
     }
     let end = match rehearsal.end {
-        End::Settled { verdict: Verdict::Deliver, .. } => "ok".to_owned(),
-        End::Settled { verdict: Verdict::DeadLetter { reason, .. }, .. } => {
+        RehearsalEnd::Settled { verdict: Verdict::Deliver, .. } => "ok".to_owned(),
+        RehearsalEnd::Settled { verdict: Verdict::DeadLetter { reason, .. }, .. } => {
             reason.code().map_or(last_code, str::to_owned)
         }
-        End::Settled { .. } => last_code,
-        End::Waiting { .. } => unreachable!("every script ends with a success"),
+        RehearsalEnd::Settled { .. } => last_code,
+        RehearsalEnd::Waiting { .. } => unreachable!("every script ends with a success"),
     };
     Told { starts_ms, end }
 }

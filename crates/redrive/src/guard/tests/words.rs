@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use redrive_core::policy::admission::{BudgetClaim, Gate, Request, Ticket};
+use redrive_core::policy::admission::{AdmissionGate, BudgetClaim, CallRequest, CallTicket};
 use redrive_core::policy::breaker::{CallEnd, Observation};
 use redrive_core::time::Timestamp;
 
@@ -68,14 +68,14 @@ enum Answer {
     NotYet(Option<Timestamp>),
 }
 
-const REQUEST: Request = Request { limit: LIMIT, claim: BudgetClaim::First };
+const REQUEST: CallRequest = CallRequest { limit: LIMIT, claim: BudgetClaim::First };
 
-fn answer(gate: Gate) -> (Answer, Option<Ticket>) {
+fn answer(gate: AdmissionGate) -> (Answer, Option<CallTicket>) {
     match gate {
-        Gate::Open(ticket) => (Answer::In, Some(ticket)),
-        Gate::Held(_, until) => (Answer::Held(until), None),
-        Gate::Paced(until) | Gate::OverBudget(until) => (Answer::NotYet(Some(until)), None),
-        Gate::Busy => (Answer::NotYet(None), None),
+        AdmissionGate::Open(ticket) => (Answer::In, Some(ticket)),
+        AdmissionGate::Held(_, until) => (Answer::Held(until), None),
+        AdmissionGate::Paced(until) | AdmissionGate::OverBudget(until) => (Answer::NotYet(Some(until)), None),
+        AdmissionGate::Busy => (Answer::NotYet(None), None),
     }
 }
 

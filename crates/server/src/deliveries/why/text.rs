@@ -4,10 +4,12 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use http::StatusCode;
-use redrive_core::engine::story::{End, HeldBy, Place, Story, Told, Weighed};
+use redrive_core::engine::attempt_record::{
+    AttemptEnd, AttemptRecord, BookPosition, HoldReason, RecordedRetry, RecordedVerdict,
+};
 use redrive_core::letters::envelope::Tier;
 use redrive_core::policy::category::codes;
-use redrive_core::policy::decide::DeathReason;
+use redrive_core::policy::decide::DeadLetterReason;
 use redrive_core::time::Timestamp;
 
 use crate::deliveries::attempt_text::{self, field, note, spent};
@@ -57,20 +59,24 @@ fn attempt(out: &mut String, told: &AttemptJson, accepted_at: Timestamp) {
     let at = show_wait(story.started_at.since(accepted_at));
     let took = took(story.took_nanos);
     let what = match &story.end {
-        End::Delivered { status: Some(status) } => status_line(*status),
-        End::Delivered { status: None } => "taken".to_owned(),
-        End::Failed { status, message, .. } => failure_line(*status, message),
-        End::Held { .. } => "no attempt is made".to_owned(),
+        AttemptEnd::Delivered { status: Some(status) } => status_line(*status),
+        AttemptEnd::Delivered { status: None } => "taken".to_owned(),
+        AttemptEnd::Failed { status, message, .. } => failure_line(*status, message),
+        AttemptEnd::Held { .. } => "no attempt is made".to_owned(),
     };
     let name = match &story.end {
-        End::Delivered { .. } | End::Failed { .. } => format!("attempt {}", story.attempt.get()),
-        End::Held { by: HeldBy::Notified } => "skipped".to_owned(),
-        End::Held { .. } => "held".to_owned(),
+        AttemptEnd::Delivered { .. } | AttemptEnd::Failed { .. } => {
+            format!("attempt {}", story.attempt.get())
+        }
+        AttemptEnd::Held { by: HoldReason::Notified } => "skipped".to_owned(),
+        AttemptEnd::Held { .. } => "held".to_owned(),
     };
     let _ = writeln!(out, "\n{}  at {at}  {what}", style::bold(name));
     match &story.end {
-        End::Delivered { .. } => field(out, "when", &format!("{}, took {took}", moment(story.started_at))),
-        End::Failed { category, code, response, .. } => {
+        AttemptEnd::Delivered { .. } => {
+            field(out, "when", &format!("{}, took {took}", moment(story.started_at)))
+        }
+        AttemptEnd::Failed { category, code, response, .. } => {
             field(out, "when", &format!("{}, took {took}", moment(story.started_at)));
             if !response.trim().is_empty() {
                 field(out, "answer", &style::dim(cut(plain(response).trim(), QUOTED_COLUMNS_MAX)));
@@ -83,7 +89,7 @@ fn attempt(out: &mut String, told: &AttemptJson, accepted_at: Timestamp) {
             }
             field(out, "rule", &rule(story.reaction_at, told.reaction_line.as_deref()));
         }
-        End::Held { by } => {
+        AttemptEnd::Held { by } => {
             field(out, "when", &moment(story.started_at));
             field(out, "because", attempt_text::held_because(*by));
         }
@@ -96,7 +102,7 @@ fn attempt(out: &mut String, told: &AttemptJson, accepted_at: Timestamp) {
 }
 
 /// Why the failure is of that category.
-fn classified(story: &Story) -> String {
+fn classified(story: &AttemptRecord) -> String {
     match story.classified_at {
         None => "(by the built-in classification)".to_owned(),
         Some(place) => format!("(`classify`, line {})", place.line),
@@ -104,7 +110,7 @@ fn classified(story: &Story) -> String {
 }
 
 /// The line that said what follows, as it read then.
-fn rule(place: Option<Place>, line: Option<&str>) -> String {
+fn rule(place: Option<BookPosition>, line: Option<&str>) -> String {
     match (place, line) {
         (None, _) => format!("what is built in  {}", style::dim("(the book says nothing on it)")),
         (Some(place), Some(line)) => {
@@ -118,24 +124,26 @@ fn quoted(line: &str) -> String {
     cut(plain(line).trim(), QUOTED_COLUMNS_MAX)
 }
 
-fn verdict(out: &mut String, story: &Story) {
+fn verdict(out: &mut String, story: &AttemptRecord) {
     let ended_at = story.started_at + Duration::from_nanos(story.took_nanos);
     let text = match &story.verdict {
-        Told::Delivered => style::good("delivered"),
-        Told::Retry { due_at } => {
+        RecordedVerdict::Delivered => style::good("delivered"),
+        RecordedVerdict::Retry { due_at } => {
             let wait = style::bold(format!("retry in {}", show_wait(due_at.since(ended_at))));
             format!("{wait}, at {}", moment(*due_at))
         }
-        Told::Hold { until } if *until == Timestamp::NEVER => "held until somebody acts".to_owned(),
-        Told::Hold { until } => format!("held until {}", moment(*until)),
-        Told::Dead { code, tier } => {
+        RecordedVerdict::Hold { until } if *until == Timestamp::NEVER => {
+            "held until somebody acts".to_owned()
+        }
+        RecordedVerdict::Hold { until } => format!("held until {}", moment(*until)),
+        RecordedVerdict::Dead { code, tier } => {
             let because = attempt_text::death_because(reason_of(code.as_str()), story.retry.as_ref(), None);
             attempt_text::death(&because, *tier, Some(&plain(code.as_str())))
         }
-        Told::Paused => attempt_text::paused(),
+        RecordedVerdict::Paused => attempt_text::paused(),
     };
     field(out, "verdict", &text);
-    if let (Told::Retry { .. }, Some(weighed)) = (&story.verdict, &story.retry) {
+    if let (RecordedVerdict::Retry { .. }, Some(weighed)) = (&story.verdict, &story.retry) {
         note(out, &weighed_parts(weighed).join("; "));
         if let Some(text) = attempt_text::asked_for_it(weighed) {
             note(out, &text);
@@ -144,7 +152,7 @@ fn verdict(out: &mut String, story: &Story) {
 }
 
 /// Every number that decided on the retry.
-fn weighed_parts(weighed: &Weighed) -> Vec<String> {
+fn weighed_parts(weighed: &RecordedRetry) -> Vec<String> {
     let wait = |nanos| show_wait(Duration::from_nanos(nanos));
     let mut parts = attempt_text::tallies(weighed);
     parts[0] = format!("{} by {}", parts[0], plain(&weighed.policy));
@@ -168,16 +176,16 @@ fn weighed_parts(weighed: &Weighed) -> Vec<String> {
 }
 
 /// What stands behind a code of death; any other is the last failure's own.
-fn reason_of(code: &str) -> DeathReason {
+fn reason_of(code: &str) -> DeadLetterReason {
     let reasons = [
-        DeathReason::ConnectionFailing,
-        DeathReason::RetriesExceeded,
-        DeathReason::WindowExceeded,
-        DeathReason::DeadlineExceeded,
-        DeathReason::HoldExpired,
-        DeathReason::BreakerOpen,
+        DeadLetterReason::ConnectionFailing,
+        DeadLetterReason::RetriesExceeded,
+        DeadLetterReason::WindowExceeded,
+        DeadLetterReason::DeadlineExceeded,
+        DeadLetterReason::HoldExpired,
+        DeadLetterReason::BreakerOpen,
     ];
-    reasons.into_iter().find(|reason| reason.code() == Some(code)).unwrap_or(DeathReason::Refused)
+    reasons.into_iter().find(|reason| reason.code() == Some(code)).unwrap_or(DeadLetterReason::Refused)
 }
 
 fn status_line(status: u16) -> String {
@@ -387,14 +395,14 @@ fn answers(stories: &[AttemptJson]) -> Option<String> {
     is_short.then(|| words.iter().map(shown).collect::<Vec<_>>().join(","))
 }
 
-fn answer(story: &Story) -> Option<String> {
+fn answer(story: &AttemptRecord) -> Option<String> {
     let asked = story.retry.as_ref().and_then(|retry| retry.retry_after_nanos);
     let asked = asked.map(|nanos| format!(":{}", nanos / 1_000_000_000)).unwrap_or_default();
     let word = match &story.end {
-        End::Held { .. } => return None,
-        End::Delivered { status } => status.map_or("ok".to_owned(), |status| status.to_string()),
-        End::Failed { status: Some(status), .. } => format!("{status}{asked}"),
-        End::Failed { status: None, code, .. } => match code.as_str() {
+        AttemptEnd::Held { .. } => return None,
+        AttemptEnd::Delivered { status } => status.map_or("ok".to_owned(), |status| status.to_string()),
+        AttemptEnd::Failed { status: Some(status), .. } => format!("{status}{asked}"),
+        AttemptEnd::Failed { status: None, code, .. } => match code.as_str() {
             codes::NETWORK_TIMEOUT => "timeout".to_owned(),
             codes::CONNECTION_REFUSED => "refused".to_owned(),
             codes::CONNECTION_RESET => "reset".to_owned(),

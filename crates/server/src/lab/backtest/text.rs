@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redrive_core::text::{counted, show_count, show_measured};
 use redrive_lab::backtest::Certainty;
-use redrive_lab::backtest::report::{Change, EndName, Ends, Pair, Report, Times};
+use redrive_lab::backtest::report::{BacktestReport, DurationComparison, EndName, Ends, OutcomeChange, Pair};
 
 use crate::deliveries::text::short_id;
 use crate::terminal::moment::rough;
@@ -20,7 +20,7 @@ const WIDTH_MAX: usize = 100;
 const ROWS_SHOWN_MAX: usize = 12;
 
 /// The whole page.
-pub(crate) fn page(report: &Report, data: &str, rules: &str, columns: usize) -> String {
+pub(crate) fn page(report: &BacktestReport, data: &str, rules: &str, columns: usize) -> String {
     let width = columns.min(WIDTH_MAX);
     let mut out = heading(report, data, rules);
     out.push_str(&hanging("", &sentence(report), Some(width)));
@@ -37,7 +37,7 @@ pub(crate) fn page(report: &Report, data: &str, rules: &str, columns: usize) -> 
     out
 }
 
-fn heading(report: &Report, data: &str, rules: &str) -> String {
+fn heading(report: &BacktestReport, data: &str, rules: &str) -> String {
     let what = format!("{} by the rules of {}", plain(data), plain(rules));
     let span = report.accepted.map(|(first, _)| report.until.since(first));
     let span = span.map(|span| format!(" of the last {}", rough(span))).unwrap_or_default();
@@ -46,7 +46,7 @@ fn heading(report: &Report, data: &str, rules: &str) -> String {
 }
 
 /// What it comes to.
-fn sentence(report: &Report) -> String {
+fn sentence(report: &BacktestReport) -> String {
     let all = counted(report.deliveries, "delivery");
     let known = match report.changed {
         0 if report.certainty.unknown == report.deliveries => {
@@ -64,7 +64,7 @@ fn sentence(report: &Report) -> String {
 }
 
 /// The changes by kind, the most frequent first.
-fn kinds(changes: &[Change]) -> String {
+fn kinds(changes: &[OutcomeChange]) -> String {
     let mut kinds: Vec<((EndName, EndName), u64)> = Vec::new();
     for change in changes {
         let kind = (change.from, change.to);
@@ -90,7 +90,7 @@ const fn word(end: EndName) -> &'static str {
     }
 }
 
-fn trust(report: &Report) -> String {
+fn trust(report: &BacktestReport) -> String {
     let certainty = report.certainty;
     let parts = [
         (certainty.certain, "certain of", ""),
@@ -102,7 +102,7 @@ fn trust(report: &Report) -> String {
     format!("This is {}.", told.collect::<Vec<_>>().join("; "))
 }
 
-fn ends(report: &Report) -> String {
+fn ends(report: &BacktestReport) -> String {
     let mut table = Table::new(&[CellAlign::Whole, CellAlign::Right, CellAlign::Right]);
     table.head(&["", "then", "by the new rules"]);
     let of =
@@ -121,7 +121,7 @@ fn lines(table: Table) -> String {
     table.lines().iter().fold(String::new(), |out, line| out + line.trim_end() + "\n")
 }
 
-fn changes(out: &mut String, title: &str, changes: &[Change], left_off: u64) {
+fn changes(out: &mut String, title: &str, changes: &[OutcomeChange], left_off: u64) {
     if changes.is_empty() {
         return;
     }
@@ -169,7 +169,7 @@ fn certain_or_not(figure: String, certainty: Certainty) -> String {
     }
 }
 
-fn painted(change: &Change, how: String) -> Cell {
+fn painted(change: &OutcomeChange, how: String) -> Cell {
     match (change.certainty, change.to) {
         (Certainty::Unknown, _) => Cell::plain(word(change.from).to_owned() + " → ?"),
         (_, EndName::Delivered) => Cell::painted(how, style::good),
@@ -178,7 +178,7 @@ fn painted(change: &Change, how: String) -> Cell {
     }
 }
 
-fn because(change: &Change) -> String {
+fn because(change: &OutcomeChange) -> String {
     match (change.code.as_str(), change.failure.as_str()) {
         ("", _) => String::new(),
         (code, failure) if failure.is_empty() || failure == code => plain(code),
@@ -186,7 +186,7 @@ fn because(change: &Change) -> String {
     }
 }
 
-fn newly_routed(report: &Report) -> String {
+fn newly_routed(report: &BacktestReport) -> String {
     if report.newly_routed.is_empty() {
         return String::new();
     }
@@ -204,7 +204,7 @@ fn newly_routed(report: &Report) -> String {
     out
 }
 
-fn calls(report: &Report) -> String {
+fn calls(report: &BacktestReport) -> String {
     let mut table = Table::new(&[
         CellAlign::Whole,
         CellAlign::Right,
@@ -259,7 +259,7 @@ fn difference(pair: Pair) -> String {
     }
 }
 
-fn times(report: &Report) -> String {
+fn times(report: &BacktestReport) -> String {
     let mut table = Table::new(&[CellAlign::Whole, CellAlign::Right, CellAlign::Right, CellAlign::Right]);
     table.head(&["time until", "p50", "p99", "all together"]);
     for (name, times) in [("delivered", &report.until_delivered), ("given up", &report.until_dead)] {
@@ -274,7 +274,7 @@ fn times(report: &Report) -> String {
     lines(table) + &format!("{}\n\n", style::dim(which))
 }
 
-fn time_row(name: &str, times: &Times) -> Vec<Cell> {
+fn time_row(name: &str, times: &DurationComparison) -> Vec<Cell> {
     let show = |millis: u64| show_measured(Duration::from_millis(millis));
     let both = |before: u64, after: u64| {
         if before == after {
@@ -291,7 +291,7 @@ fn time_row(name: &str, times: &Times) -> Vec<Cell> {
     ]
 }
 
-fn hidden_rows(report: &Report, width: usize) -> String {
+fn hidden_rows(report: &BacktestReport, width: usize) -> String {
     if report.untold.is_empty() {
         return String::new();
     }
@@ -303,7 +303,7 @@ fn hidden_rows(report: &Report, width: usize) -> String {
     out
 }
 
-fn steps(report: &Report) -> String {
+fn steps(report: &BacktestReport) -> String {
     let example = report.changes.iter().chain(&report.unknown).find_map(|change| change.examples.first());
     match example {
         Some(id) => next_steps(&[(format!("redrive why {}", short_id(id)), "what happened to it then")]),

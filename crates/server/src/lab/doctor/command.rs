@@ -10,9 +10,9 @@ use redrive_core::book::RuleBook;
 use redrive_core::book::problem::suggest;
 use redrive_core::text::show_count;
 use redrive_core::time::Timestamp;
-use redrive_lab::doctor::{self, DELIVERIES_MAX, Examined, Harm};
-use redrive_node::runtime::Turns;
-use redrive_node::store::{Reader, StoreError};
+use redrive_lab::doctor::{self, DELIVERIES_MAX, DoctorReport, Harm};
+use redrive_node::runtime::BreakerHistory;
+use redrive_node::store::{StoreError, StoreReader};
 
 use crate::cli::{CommandRefusal, Format, RecordArgs, one_of, wait_for};
 use crate::client::ClientRequest;
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     Ok(if is_denied { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
-async fn asked(args: &DoctorArgs) -> anyhow::Result<(Examined, Timestamp, String)> {
+async fn asked(args: &DoctorArgs) -> anyhow::Result<(DoctorReport, Timestamp, String)> {
     let mut client = args.from.server.client()?;
     let path = match &args.service {
         Some(service) => {
@@ -95,7 +95,7 @@ async fn asked(args: &DoctorArgs) -> anyhow::Result<(Examined, Timestamp, String
         }
         None => "/v1/doctor".to_owned(),
     };
-    let (found, now) = client.timed_json::<Examined>(&ClientRequest::get(path)).await?;
+    let (found, now) = client.timed_json::<DoctorReport>(&ClientRequest::get(path)).await?;
     if found.looked_at.deliveries == 0 {
         name_check::check(&mut client, args.service.as_deref()).await?;
     }
@@ -103,11 +103,11 @@ async fn asked(args: &DoctorArgs) -> anyhow::Result<(Examined, Timestamp, String
 }
 
 /// Examines a folder, whether or not a server runs on it.
-fn examined(folder: &Path, args: &DoctorArgs) -> anyhow::Result<(Examined, Timestamp)> {
+fn examined(folder: &Path, args: &DoctorArgs) -> anyhow::Result<(DoctorReport, Timestamp)> {
     let RecordFolder { reader, now, .. } = RecordFolder::open(folder)?;
     let deliveries = deliveries(&*reader, args.service.clone()).map_err(CommandRefusal::of)?;
     let mut rest = evidence::rest(&*reader, deliveries.latest_book()).map_err(CommandRefusal::of)?;
-    let turns = Turns::remembered_by(&*reader).map_err(CommandRefusal::of)?;
+    let turns = BreakerHistory::remembered_by(&*reader).map_err(CommandRefusal::of)?;
     let book = book(args.rules.as_deref(), &mut rest)?;
     if deliveries.count() == 0 {
         name_check::check_in(folder, &*reader, Some(&book), args.service.as_deref())?;
@@ -117,11 +117,11 @@ fn examined(folder: &Path, args: &DoctorArgs) -> anyhow::Result<(Examined, Times
 }
 
 /// The latest deliveries; on a terminal it is seen how far they are read.
-fn deliveries(reader: &dyn Reader, service: Option<String>) -> Result<DeliveryEvidence, StoreError> {
+fn deliveries(reader: &dyn StoreReader, service: Option<String>) -> Result<DeliveryEvidence, StoreError> {
     let is_watched = std::io::stderr().is_terminal();
     let mut deliveries = DeliveryEvidence::of(service);
     while let Some(wanted) = deliveries.wanted() {
-        deliveries.add(reader.told(&wanted)?);
+        deliveries.add(reader.deliveries_with_attempts(&wanted)?);
         if is_watched {
             let (count, most) = (deliveries.count() as u64, DELIVERIES_MAX as u64);
             let line = format!("reading deliveries: {} of {}", show_count(count), show_count(most));

@@ -8,12 +8,14 @@ use redrive_core::book::RuleBook;
 use redrive_core::engine::{HeldQueue, QueueName};
 use redrive_core::ids::{DependencyName, Seq};
 use redrive_lab::doctor::{
-    DELIVERIES_MAX, DependencyState, Evidence, HeldLetter, LetterKind, QueueState, SeenDelivery, SeenState,
-    Turn, Unrouted,
+    BreakerTurn, DELIVERIES_MAX, DependencyState, DoctorEvidence, ExaminedDelivery, ExaminedState,
+    HeldLetter, LetterKind, QueueState, Unrouted,
 };
-use redrive_node::runtime::{Snapshot, Turns};
+use redrive_node::runtime::{BreakerHistory, Snapshot};
 use redrive_node::store::letter::{KindView, LetterFilter};
-use redrive_node::store::{Counts, DeliveryState, DeliveryView, Filter, Listed, Oldest, Reader, StoreError};
+use redrive_node::store::{
+    DeliveryFilter, DeliveryPage, DeliveryState, DeliveryView, Oldest, StoreCounts, StoreError, StoreReader,
+};
 
 /// Deliveries that are read at once.
 const PAGE: usize = 500;
@@ -31,7 +33,7 @@ const LOOKED_AT_MAX: u64 = 200_000;
 #[derive(Debug, Default)]
 pub(crate) struct DeliveryEvidence {
     service: Option<String>,
-    seen: Vec<SeenDelivery>,
+    seen: Vec<ExaminedDelivery>,
     before: Option<Seq>,
     /// The hash of the book that the latest attempt was judged by.
     latest_book: Option<u64>,
@@ -47,20 +49,20 @@ impl DeliveryEvidence {
     }
 
     /// The next question; none when there is nothing more to ask.
-    pub(crate) fn wanted(&self) -> Option<Filter> {
+    pub(crate) fn wanted(&self) -> Option<DeliveryFilter> {
         let missing = DELIVERIES_MAX - self.seen.len().min(DELIVERIES_MAX);
         let is_done = self.at_the_end || missing == 0;
-        (!is_done).then(|| Filter {
+        (!is_done).then(|| DeliveryFilter {
             service: self.service.clone(),
             before: self.before,
             rows_max: missing.min(PAGE),
-            ..Filter::default()
+            ..DeliveryFilter::default()
         })
     }
 
     /// The answer to it.
-    pub(crate) fn add(&mut self, listed: Listed) {
-        let Listed { deliveries: views, next, looked_at } = listed;
+    pub(crate) fn add(&mut self, listed: DeliveryPage) {
+        let DeliveryPage { deliveries: views, next, looked_at } = listed;
         self.looked_at += looked_at;
         self.at_the_end = next.is_none() || self.looked_at >= LOOKED_AT_MAX;
         self.before = next;
@@ -80,16 +82,18 @@ impl DeliveryEvidence {
     }
 }
 
-fn seen(view: DeliveryView) -> SeenDelivery {
-    SeenDelivery {
+fn seen(view: DeliveryView) -> ExaminedDelivery {
+    ExaminedDelivery {
         queue: view.queue,
         event_type: view.event_type,
         accepted_at: view.accepted_at,
         state: match view.state {
-            DeliveryState::Ready | DeliveryState::Due { .. } | DeliveryState::Behind => SeenState::Waiting,
-            DeliveryState::Delivered { .. } => SeenState::Delivered,
-            DeliveryState::Dead { at, death } => SeenState::Dead { at, code: death.code },
-            DeliveryState::Closed { .. } => SeenState::Closed,
+            DeliveryState::Ready | DeliveryState::Due { .. } | DeliveryState::Behind => {
+                ExaminedState::Waiting
+            }
+            DeliveryState::Delivered { .. } => ExaminedState::Delivered,
+            DeliveryState::Dead { at, death } => ExaminedState::Dead { at, code: death.code },
+            DeliveryState::Closed { .. } => ExaminedState::Closed,
         },
         stories: view.stories,
     }
@@ -98,7 +102,7 @@ fn seen(view: DeliveryView) -> SeenDelivery {
 /// What the store knows beside deliveries.
 #[derive(Debug)]
 pub(crate) struct StoreEvidence {
-    counts: Counts,
+    counts: StoreCounts,
     oldest: BTreeMap<QueueName, Oldest>,
     letters: Vec<LetterKind>,
     held: Vec<HeldLetter>,
@@ -108,7 +112,7 @@ pub(crate) struct StoreEvidence {
 }
 
 /// Asks for it.
-pub(crate) fn rest(reader: &dyn Reader, book: Option<u64>) -> Result<StoreEvidence, StoreError> {
+pub(crate) fn rest(reader: &dyn StoreReader, book: Option<u64>) -> Result<StoreEvidence, StoreError> {
     let letters = reader.kinds(&LetterFilter::default())?;
     let held = reader.held_sessions(HELD_MAX)?;
     let mut unrouted: BTreeMap<String, u64> = BTreeMap::new();
@@ -159,10 +163,10 @@ pub(crate) fn evidence(
     book: std::sync::Arc<RuleBook>,
     deliveries: DeliveryEvidence,
     rest: StoreEvidence,
-    turns: &Turns,
+    turns: &BreakerHistory,
     living: Option<&Snapshot>,
     now: redrive_core::time::Timestamp,
-) -> Evidence {
+) -> DoctorEvidence {
     let in_service = |queue: &QueueName| {
         deliveries.service.as_deref().is_none_or(|service| is_of(service, &queue.to_string()))
     };
@@ -185,7 +189,7 @@ pub(crate) fn evidence(
     let letters = rest.letters.into_iter().filter(|kind| in_service(&kind.queue)).collect();
     let held = rest.held.into_iter().filter(|held| in_service(&held.queue)).collect();
     let unrouted = if deliveries.service.is_some() { Vec::new() } else { rest.unrouted };
-    Evidence {
+    DoctorEvidence {
         now,
         dependencies: dependencies(&book, turns, living),
         book,
@@ -208,7 +212,7 @@ fn is_known(book: &RuleBook, queue: &QueueName) -> bool {
     book.queues().any(|(service, channel)| *service == queue.service && channel == queue.channel.as_ref())
 }
 
-fn dependencies(book: &RuleBook, turns: &Turns, living: Option<&Snapshot>) -> Vec<DependencyState> {
+fn dependencies(book: &RuleBook, turns: &BreakerHistory, living: Option<&Snapshot>) -> Vec<DependencyState> {
     let sections = book.sections();
     let mut states: BTreeMap<DependencyName, DependencyState> = BTreeMap::new();
     for (service, channel, row) in sections.rows() {
@@ -217,11 +221,14 @@ fn dependencies(book: &RuleBook, turns: &Turns, living: Option<&Snapshot>) -> Ve
             .and_then(|snapshot| snapshot.dependencies.iter().find(|dependency| dependency.name == name));
         let in_flight = in_flight.map_or(0, |dependency| dependency.in_flight);
         states.entry(name.clone()).or_insert_with(|| {
-            let turn =
-                |turn: &redrive_node::runtime::Turn| Turn { at: turn.at, from: turn.from, to: turn.to };
+            let turn = |turn: &redrive_node::runtime::BreakerChange| BreakerTurn {
+                at: turn.at,
+                from: turn.from,
+                to: turn.to,
+            };
             // What people did by hand says nothing about the settings.
             let own = turns.of(name.as_str()).filter(|turn| turn.hand.is_none()).map(turn);
-            let mut turns: Vec<Turn> = own.collect();
+            let mut turns: Vec<BreakerTurn> = own.collect();
             turns.reverse();
             DependencyState { name, in_flight, turns }
         });

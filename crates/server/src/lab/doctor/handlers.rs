@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_lab::doctor::{Examined, examine};
+use redrive_lab::doctor::{DoctorReport, examine};
 use serde::Deserialize;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -41,7 +41,7 @@ pub(crate) struct DoctorKeys {
 #[utoipa::path(
     get, path = "/v1/doctor", operation_id = "doctor", tag = "operating",
     params(QueryKeys<DoctorKeys>),
-    responses((status = 200, description = "no findings say that nothing ails, as far as what was looked at can tell", body = Examined))
+    responses((status = 200, description = "no findings say that nothing ails, as far as what was looked at can tell", body = DoctorReport))
 )]
 pub(crate) async fn doctor(
     app: App,
@@ -57,16 +57,16 @@ pub(crate) async fn doctor(
     addresses.ok(&*report.await?)
 }
 
-async fn examined(app: &App, service: Option<String>) -> Result<Examined, ApiError> {
+async fn examined(app: &App, service: Option<String>) -> Result<DoctorReport, ApiError> {
     let mut deliveries = DeliveryEvidence::of(service);
     while let Some(wanted) = deliveries.wanted() {
-        deliveries.add(app.node.read(move |reader| reader.told(&wanted)).await?);
+        deliveries.add(app.node.read(move |reader| reader.deliveries_with_attempts(&wanted)).await?);
     }
     let book = app.node.book();
     let hash = book.hash();
     let rest = app.node.read(move |reader| evidence::rest(reader, Some(hash))).await?;
     let snapshot = app.snapshot().await?;
-    let (turns, now) = (app.node.turns(), app.node.now());
+    let (turns, now) = (app.node.breaker_history(), app.node.now());
     caught(move || {
         let evidence = evidence::evidence(book, deliveries, rest, &turns, Some(&snapshot), now);
         examine(&evidence)
@@ -89,7 +89,7 @@ pub(crate) struct DoctorReports(Mutex<Vec<CachedReport>>);
 struct CachedReport {
     question: ReportKey,
     at: Instant,
-    report: Arc<Examined>,
+    report: Arc<DoctorReport>,
 }
 
 /// What a report is the answer to.
@@ -105,8 +105,8 @@ impl DoctorReports {
     async fn of(
         &self,
         question: ReportKey,
-        examined: impl Future<Output = Result<Examined, ApiError>>,
-    ) -> Result<Arc<Examined>, ApiError> {
+        examined: impl Future<Output = Result<DoctorReport, ApiError>>,
+    ) -> Result<Arc<DoctorReport>, ApiError> {
         let mut kept = self.0.lock().await;
         kept.retain(|kept| kept.at.elapsed() < KEPT_FOR);
         if let Some(found) = kept.iter().find(|kept| kept.question == question) {
@@ -127,7 +127,7 @@ mod tests {
 
     use axum::http::StatusCode;
     use axum::response::IntoResponse;
-    use redrive_lab::doctor::Examined;
+    use redrive_lab::doctor::DoctorReport;
 
     use super::*;
 
@@ -135,10 +135,10 @@ mod tests {
     struct Examinations(AtomicUsize);
 
     impl Examinations {
-        async fn one(&self) -> Result<Examined, ApiError> {
+        async fn one(&self) -> Result<DoctorReport, ApiError> {
             self.0.fetch_add(1, Ordering::Relaxed);
             tokio::time::sleep(Duration::from_secs(1)).await;
-            Ok(Examined::default())
+            Ok(DoctorReport::default())
         }
     }
 
@@ -169,7 +169,7 @@ mod tests {
         let question = || ReportKey { service: None, book: 1 };
         let failed = reports.of(question(), async { Err(ApiError::internal()) }).await;
         assert!(failed.is_err());
-        assert!(reports.of(question(), async { Ok(Examined::default()) }).await.is_ok());
+        assert!(reports.of(question(), async { Ok(DoctorReport::default()) }).await.is_ok());
     }
 
     #[tokio::test]

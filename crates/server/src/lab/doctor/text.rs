@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use redrive_core::text::counted;
 use redrive_core::time::Timestamp;
-use redrive_lab::doctor::{ATTEMPTS_MIN, Diagnosis, Examined, Finding, Harm, LookedAt, all};
+use redrive_lab::doctor::{ATTEMPTS_MIN, Diagnosis, DoctorFinding, DoctorReport, ExaminedScope, Harm, all};
 
 use crate::terminal::moment::rough;
 use crate::terminal::{plain, style, wrap};
@@ -20,7 +20,7 @@ const WIDTH_MAX: usize = 100;
 const INDENT: &str = "  ";
 
 /// The whole page.
-pub(crate) fn page(report: &Examined, whence: &str, now: Timestamp, columns: usize) -> String {
+pub(crate) fn page(report: &DoctorReport, whence: &str, now: Timestamp, columns: usize) -> String {
     let width = columns.min(WIDTH_MAX);
     let mut out = format!("{}\n", style::bold(format!("redrive doctor at {}", plain(whence))));
     let _ = writeln!(out, "{}", style::dim(looked_at(&report.looked_at, now)));
@@ -35,7 +35,7 @@ pub(crate) fn page(report: &Examined, whence: &str, now: Timestamp, columns: usi
 }
 
 /// All changes in one, where there are several.
-fn together(report: &Examined) -> String {
+fn together(report: &DoctorReport) -> String {
     let several = report.findings.iter().filter(|finding| finding.change.is_some()).count() > 1;
     let Some(change) = report.change.as_ref().filter(|_| several) else { return String::new() };
     let mut out = format!("{}\n", style::bold("All changes in one:"));
@@ -50,8 +50,8 @@ fn added(change: &str) -> String {
     change.lines().map(line).collect()
 }
 
-fn looked_at(looked_at: &LookedAt, now: Timestamp) -> String {
-    let LookedAt { deliveries, attempts, since } = looked_at;
+fn looked_at(looked_at: &ExaminedScope, now: Timestamp) -> String {
+    let ExaminedScope { deliveries, attempts, since } = looked_at;
     let Some(since) = since else { return "there are no deliveries to look at".to_owned() };
     let (deliveries, attempts) = (counted(*deliveries, "delivery"), counted(*attempts, "attempt"));
     format!("looked at {deliveries} of the last {} with {attempts}", rough(now.since(*since)))
@@ -66,7 +66,7 @@ fn badge(harm: Harm) -> String {
     }
 }
 
-fn shown(finding: &Finding, width: usize) -> String {
+fn shown(finding: &DoctorFinding, width: usize) -> String {
     let (title, code) = (style::bold(plain(&finding.title)), style::dim(plain(&finding.code)));
     let mut out = format!("{}  {title}  {code}\n", badge(finding.harm));
     for line in &finding.evidence {
@@ -103,7 +103,7 @@ fn paragraph(mark: &str, text: &str, width: usize) -> String {
     out
 }
 
-fn summary(report: &Examined) -> String {
+fn summary(report: &DoctorReport) -> String {
     let mut out = String::new();
     let of_harm = |harm| report.findings.iter().filter(|finding| finding.harm == harm).count();
     let parts = Harm::ALL.into_iter().map(|harm| (harm, of_harm(harm))).filter(|(_, count)| *count > 0);

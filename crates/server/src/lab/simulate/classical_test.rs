@@ -11,7 +11,7 @@ use redrive_core::book;
 use redrive_core::book::connectors::built_in;
 use redrive_lab::scenario;
 use redrive_lab::simulate::report::DependencyReport;
-use redrive_lab::simulate::{Go, Plan, Report, run};
+use redrive_lab::simulate::{Go, SimulationPlan, SimulationReport, run};
 use serde_json::{Value, json};
 
 fn root() -> PathBuf {
@@ -23,7 +23,7 @@ fn read(path: &str) -> String {
 }
 
 /// Plays a scenario of `examples/scenarios/classical` by one of the books beside it.
-fn played(scenario: &str, book: &str, seed: u64) -> Report {
+fn played(scenario: &str, book: &str, seed: u64) -> SimulationReport {
     let text = read(&format!("examples/scenarios/classical/{scenario}.yaml"));
     let reading = scenario::read(&text);
     let scenario = reading.scenario.unwrap_or_else(|| panic!("{text}\n{:?}", reading.problems));
@@ -31,15 +31,15 @@ fn played(scenario: &str, book: &str, seed: u64) -> Report {
     let reading = book::read(&text, built_in());
     let book = Arc::new(reading.book.unwrap_or_else(|| panic!("{text}\n{:?}", reading.problems)));
     assert!(!scenario.misfits(&book).has_errors(), "{:?}", scenario.misfits(&book));
-    run(&Plan { scenario: &scenario, book, seed }, &mut |_| Go::On).expect("nobody stops it")
+    run(&SimulationPlan { scenario: &scenario, book, seed }, &mut |_| Go::On).expect("nobody stops it")
 }
 
-fn of<'a>(report: &'a Report, name: &str) -> &'a DependencyReport {
+fn of<'a>(report: &'a SimulationReport, name: &str) -> &'a DependencyReport {
     report.dependencies.iter().find(|dependency| dependency.name == name).expect("it is told of")
 }
 
 /// Seconds from the end of the only trouble until all was as before it.
-fn drain(report: &Report, name: &str) -> Option<f64> {
+fn drain(report: &SimulationReport, name: &str) -> Option<f64> {
     of(report, name).troubles[0].drain_ms.map(|millis| millis as f64 / 1_000.0)
 }
 
@@ -47,7 +47,7 @@ fn drain(report: &Report, name: &str) -> Option<f64> {
 type Part = Vec<(f64, f64)>;
 
 /// The part of a series from one second to another.
-fn between(report: &Report, steps: &[u64], from: u64, until: u64) -> Part {
+fn between(report: &SimulationReport, steps: &[u64], from: u64, until: u64) -> Part {
     let step = report.step_ms as f64 / 1_000.0;
     let part = steps.iter().enumerate().map(|(place, count)| (place as f64 * step, *count as f64 / step));
     part.filter(|(at, _)| (from as f64..until as f64).contains(at)).collect()
@@ -198,7 +198,7 @@ const GUARDS: [(&str, &str); 3] =
 const DOWN: (u64, u64) = (35, 90);
 
 /// Calls in a second while it is down.
-fn in_outage(report: &Report, name: &str) -> f64 {
+fn in_outage(report: &SimulationReport, name: &str) -> f64 {
     mean(&between(report, &of(report, name).series.calls, DOWN.0, DOWN.1))
 }
 

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use redrive_lab::simulate::compare::{Beside, Comparison, Undecided, beside, compare_runs};
-use redrive_lab::simulate::figures::Measured;
-use redrive_lab::simulate::{Plan, Report};
+use redrive_lab::simulate::compare::{BookComparison, DependencyCurves, Undecided, beside, compare_runs};
+use redrive_lab::simulate::figures::RunFigures;
+use redrive_lab::simulate::{SimulationPlan, SimulationReport};
 use serde::Serialize;
 
 use crate::lab::simulate::document::SimulationDocument;
@@ -20,12 +20,12 @@ pub(crate) fn run(args: &SimulateArgs, against: &Path) -> anyhow::Result<ExitCod
     let books = [a?, b?];
     let fitting = [(&*args.rules, &*books[0]), (against, &*books[1])];
     let scenario = read_scenario(args, &fitting)?;
-    let plans = books.map(|book| Plan { scenario: &scenario, book, seed: args.seed });
+    let plans = books.map(|book| SimulationPlan { scenario: &scenario, book, seed: args.seed });
     let (comparison, first) = play(&plans, args.runs);
     let names = names(&args.rules, against);
     let names = names.each_ref().map(String::as_str);
     let over_time = beside(&first[0], &first[1]);
-    let compared = BookComparison {
+    let compared = ComparisonDocument {
         books: names,
         overall: comparison.overall(names),
         undecided: comparison.undecided(),
@@ -40,26 +40,26 @@ pub(crate) fn run(args: &SimulateArgs, against: &Path) -> anyhow::Result<ExitCod
 
 /// What two books came to, for programs.
 #[derive(Serialize)]
-struct BookComparison<'a> {
+struct ComparisonDocument<'a> {
     books: [&'a str; 2],
     overall: String,
     undecided: Undecided,
     #[serde(flatten)]
-    comparison: &'a Comparison,
-    over_time: &'a [Beside],
+    comparison: &'a BookComparison,
+    over_time: &'a [DependencyCurves],
 }
 
 /// All pairs, and the two reports of the first seed.
-fn play(plans: &[Plan<'_>; 2], runs: u32) -> (Comparison, [Report; 2]) {
+fn play(plans: &[SimulationPlan<'_>; 2], runs: u32) -> (BookComparison, [SimulationReport; 2]) {
     let played = many::each(runs.saturating_mul(2), |number| {
         let (seed, book) = (number / 2, (number % 2) as usize);
         let report = many::play(&plans[book], seed);
-        (Measured::of(&report), (seed == 0).then_some(report))
+        (RunFigures::of(&report), (seed == 0).then_some(report))
     });
-    let (measured, reports): (Vec<Measured>, Vec<Option<Report>>) = played.into_iter().unzip();
-    let pairs: Vec<[Measured; 2]> =
+    let (measured, reports): (Vec<RunFigures>, Vec<Option<SimulationReport>>) = played.into_iter().unzip();
+    let pairs: Vec<[RunFigures; 2]> =
         measured.chunks_exact(2).map(|pair| [pair[0].clone(), pair[1].clone()]).collect();
-    let first: Vec<Report> = reports.into_iter().flatten().collect();
+    let first: Vec<SimulationReport> = reports.into_iter().flatten().collect();
     (compare_runs(&pairs), first.try_into().expect("two books were played with the first seed"))
 }
 

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 use axum::http::HeaderMap;
 use redrive_core::book::RuleBook;
-use redrive_core::book::problem::{Problems, Severity};
+use redrive_core::book::problem::{ProblemSeverity, Problems};
 use redrive_core::text::show_count;
 use redrive_lab::scenario::{self, Scenario};
 use redrive_lab::simulate::advice::advised;
-use redrive_lab::simulate::{self, Go, Plan, Progress};
+use redrive_lab::simulate::{self, Go, SimulationPlan, SimulationProgress};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::access::addresses::VisibleAddresses;
@@ -183,7 +183,7 @@ fn refused(problems: Problems) -> ApiError {
     let problems = shown(problems);
     let first = problems
         .iter()
-        .find(|problem| problem.severity == Severity::Error.to_string())
+        .find(|problem| problem.severity == ProblemSeverity::Error.to_string())
         .map_or_else(String::new, |problem| format!(" line {}: {}", problem.line, problem.message));
     let shown = serde_json::to_value(problems).expect("texts and numbers are always JSON");
     ApiError::invalid("scenario", format!("cannot be played:{first}")).with("problems", shown)
@@ -200,10 +200,10 @@ struct SimulationInput {
 
 /// Plays it, for as long as it may and nobody stops it.
 fn play(asked: &SimulationInput, is_stopped: &dyn Fn() -> bool) -> Result<SimulateResponse, ApiError> {
-    let plan = Plan { scenario: &asked.scenario, book: Arc::clone(&asked.book), seed: asked.seed };
+    let plan = SimulationPlan { scenario: &asked.scenario, book: Arc::clone(&asked.book), seed: asked.seed };
     let began = Instant::now();
     let mut ended_by = None;
-    let mut watch = |progress: Progress| {
+    let mut watch = |progress: SimulationProgress| {
         ended_by = end_of(progress, began.elapsed(), is_stopped);
         if ended_by.is_some() { Go::Stop } else { Go::On }
     };
@@ -228,7 +228,11 @@ enum SimulationEnd {
     Planned,
 }
 
-fn end_of(progress: Progress, played_for: Duration, is_stopped: &dyn Fn() -> bool) -> Option<SimulationEnd> {
+fn end_of(
+    progress: SimulationProgress,
+    played_for: Duration,
+    is_stopped: &dyn Fn() -> bool,
+) -> Option<SimulationEnd> {
     if is_stopped() {
         return Some(SimulationEnd::Stopped);
     }
@@ -337,7 +341,7 @@ mod tests {
         #[rustfmt::skip]
         let cases = [
             ("no scenario",         "nonsense: 1\n".to_owned(),                               "cannot be played"),
-            ("another type",        arrivals("{ type: c.d, rate: 1/s }"),                     "line 3: nobody in the book wants `c.d`"),
+            ("another type",        arrivals("{ type: c.d, rate: 1/s }"),                     "line 3: no service of the book receives `c.d`"),
             ("a trace",             arrivals("{ type: a.b, trace: x.csv }"),                  "line 3: a recorded trace is a file"),
             ("too much over time",  arrivals("{ type: a.b, rate: 1000/s }"),                  "about 3,600,000 deliveries"),
             ("too much at once",    arrivals("{ type: a.b, bursts: { size: 200000 } }"),      "200,000 deliveries at once"),

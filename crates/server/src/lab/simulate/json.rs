@@ -1,6 +1,6 @@
 //! Simulations as they are asked for and shown.
 
-use redrive_lab::simulate::verdict::Finding;
+use redrive_lab::simulate::verdict::SimulationFinding;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -27,7 +27,7 @@ pub(crate) struct SimulateResponse {
     #[schema(value_type = Object)]
     pub report: serde_json::Value,
     /// What they show, the worst first.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<SimulationFinding>,
     /// What of the scenario never happens.
     pub warnings: Vec<FindingJson>,
 }

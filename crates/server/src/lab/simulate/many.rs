@@ -5,16 +5,16 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use redrive_lab::simulate::figures::Measured;
-use redrive_lab::simulate::runs::Ranges;
-use redrive_lab::simulate::{self, Go, Plan, Report};
+use redrive_lab::simulate::figures::RunFigures;
+use redrive_lab::simulate::runs::RunRanges;
+use redrive_lab::simulate::{self, Go, SimulationPlan, SimulationReport};
 
 use crate::lab::simulate::document::SimulationDocument;
 use crate::lab::simulate::{Expectations, SimulateArgs, put_out, text};
 use crate::terminal::progress::ProgressBar;
 
-pub(crate) fn run(plan: &Plan<'_>, args: &SimulateArgs) -> anyhow::Result<ExitCode> {
-    let ranges = Ranges::of(&each(args.runs, |number| Measured::of(&play(plan, number))));
+pub(crate) fn run(plan: &SimulationPlan<'_>, args: &SimulateArgs) -> anyhow::Result<ExitCode> {
+    let ranges = RunRanges::of(&each(args.runs, |number| RunFigures::of(&play(plan, number))));
     let about = plan.scenario.about.as_deref();
     put_out(args, &SimulationDocument::new("ranges", plan.scenario, args, &ranges), || {
         text::ranges(about, &ranges)
@@ -24,9 +24,9 @@ pub(crate) fn run(plan: &Plan<'_>, args: &SimulateArgs) -> anyhow::Result<ExitCo
 }
 
 /// The run of that number, from 0: its seed is so many after the plan's.
-pub(crate) fn play(plan: &Plan<'_>, number: u32) -> Report {
+pub(crate) fn play(plan: &SimulationPlan<'_>, number: u32) -> SimulationReport {
     let seed = plan.seed.wrapping_add(u64::from(number));
-    let report = simulate::run(&Plan { seed, ..plan.clone() }, &mut |_| Go::On);
+    let report = simulate::run(&SimulationPlan { seed, ..plan.clone() }, &mut |_| Go::On);
     report.expect("nobody stops it")
 }
 

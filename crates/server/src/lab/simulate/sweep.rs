@@ -6,9 +6,9 @@ use std::sync::Arc;
 use redrive_core::book::problem::Problems;
 use redrive_core::book::{RuleBook, patch, read_bytes_for};
 use redrive_lab::scenario::Scenario;
-use redrive_lab::simulate::Plan;
-use redrive_lab::simulate::figures::Measured;
-use redrive_lab::simulate::sweep::{Sweep, Swept, grid, swept};
+use redrive_lab::simulate::SimulationPlan;
+use redrive_lab::simulate::figures::RunFigures;
+use redrive_lab::simulate::sweep::{Sweep, SweepResult, grid, swept};
 
 use crate::cli::CommandRefusal;
 use crate::connectors;
@@ -63,13 +63,19 @@ fn changed(
     Ok(Arc::new(changed))
 }
 
-fn play(scenario: &Scenario, books: &[Arc<RuleBook>], rows: &[Vec<String>], args: &SimulateArgs) -> Swept {
+fn play(
+    scenario: &Scenario,
+    books: &[Arc<RuleBook>],
+    rows: &[Vec<String>],
+    args: &SimulateArgs,
+) -> SweepResult {
     let count = u32::try_from(books.len()).expect("a grid is small").saturating_mul(args.runs);
     let measured = many::each(count, |number| {
         let (book, seed) = ((number / args.runs) as usize, number % args.runs);
-        let plan = Plan { scenario, book: Arc::clone(&books[book]), seed: args.seed };
-        Measured::of(&many::play(&plan, seed))
+        let plan = SimulationPlan { scenario, book: Arc::clone(&books[book]), seed: args.seed };
+        RunFigures::of(&many::play(&plan, seed))
     });
-    let runs: Vec<Vec<Measured>> = measured.chunks(args.runs as usize).map(<[Measured]>::to_vec).collect();
+    let runs: Vec<Vec<RunFigures>> =
+        measured.chunks(args.runs as usize).map(<[RunFigures]>::to_vec).collect();
     swept(&args.sweep, rows, &runs)
 }

@@ -7,10 +7,10 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use redrive_core::text::{counted, show_count, show_measured, show_per_second, show_rounded};
-use redrive_lab::simulate::Report;
-use redrive_lab::simulate::report::{DependencyReport, Expected};
-use redrive_lab::simulate::runs::Ranges;
-use redrive_lab::simulate::verdict::{Finding, Weight};
+use redrive_lab::simulate::SimulationReport;
+use redrive_lab::simulate::report::{DependencyReport, ExpectationResult};
+use redrive_lab::simulate::runs::RunRanges;
+use redrive_lab::simulate::verdict::{SimulationFinding, Weight};
 use unicode_width::UnicodeWidthStr;
 
 use crate::terminal::spark::{spark, spark_up_to};
@@ -28,7 +28,11 @@ const LABEL_COLUMNS: usize = 13;
 const GAP_COLUMNS: usize = 2;
 
 /// The whole page, for a terminal of that width if there is one.
-pub(crate) fn page(report: &Report, findings: &[Finding], width: Option<usize>) -> String {
+pub(crate) fn page(
+    report: &SimulationReport,
+    findings: &[SimulationFinding],
+    width: Option<usize>,
+) -> String {
     let mut out = heading(report, width);
     out.push_str(&totals(report));
     let called = report.dependencies.iter().filter(|dependency| dependency.calls > 0);
@@ -67,7 +71,7 @@ fn took(millis: u64) -> String {
     show_measured(Duration::from_millis(millis))
 }
 
-fn heading(report: &Report, width: Option<usize>) -> String {
+fn heading(report: &SimulationReport, width: Option<usize>) -> String {
     let about = report.about.as_deref().unwrap_or("A scenario");
     let more = report.ended_at_ms.saturating_sub(report.duration_ms);
     let until = match (more, report.waiting) {
@@ -82,7 +86,7 @@ fn heading(report: &Report, width: Option<usize>) -> String {
     hanging("", &style::bold(about), width) + &hanging("", &style::dim(played), width) + "\n"
 }
 
-fn totals(report: &Report) -> String {
+fn totals(report: &SimulationReport) -> String {
     let mut out = String::new();
     let mut parts = vec![format!("{} delivered", show_count(report.delivered))];
     if report.dead > 0 {
@@ -100,7 +104,7 @@ fn totals(report: &Report) -> String {
     out
 }
 
-fn latencies(report: &Report) -> String {
+fn latencies(report: &SimulationReport) -> String {
     let Some(latency) = report.latency else { return "nothing arrived".to_owned() };
     let all =
         [("p50", latency.p50_ms), ("p90", latency.p90_ms), ("p99", latency.p99_ms), ("max", latency.max_ms)];
@@ -114,7 +118,7 @@ fn label(text: &str) -> String {
 /// How many of them a line can hold.
 const ATTEMPTS_SHOWN_MAX: usize = 6;
 
-fn attempts(report: &Report) -> String {
+fn attempts(report: &SimulationReport) -> String {
     let all = &report.attempts_per_delivery;
     let shown = all.iter().take(ATTEMPTS_SHOWN_MAX);
     let mut parts: Vec<String> = shown
@@ -141,7 +145,7 @@ struct PlotColumns {
 }
 
 impl PlotColumns {
-    fn of(report: &Report, room: Option<usize>) -> Self {
+    fn of(report: &SimulationReport, room: Option<usize>) -> Self {
         let steps = report.dependencies.first().map_or(1, |dependency| dependency.series.calls.len());
         Self::over(steps, report.step_ms, room)
     }
@@ -179,7 +183,7 @@ struct TotalsRow<'a> {
     words: String,
 }
 
-fn rows_of<'a>(dependency: &'a DependencyReport, report: &Report) -> Vec<TotalsRow<'a>> {
+fn rows_of<'a>(dependency: &'a DependencyReport, report: &SimulationReport) -> Vec<TotalsRow<'a>> {
     let series = &dependency.series;
     let row = |name: &'static str, steps: &'a [u64], words: String| TotalsRow { name, steps, words };
     let rate = show_per_second(dependency.call_rate_max);
@@ -227,7 +231,7 @@ fn of_dependency(dependency: &DependencyReport, rows: &[TotalsRow<'_>], columns:
     out
 }
 
-fn of_finding(finding: &Finding, width: Option<usize>) -> String {
+fn of_finding(finding: &SimulationFinding, width: Option<usize>) -> String {
     let sign = match finding.weight {
         Weight::Bad => style::error("✗"),
         Weight::Fair => style::warning("!"),
@@ -249,7 +253,7 @@ fn of_finding(finding: &Finding, width: Option<usize>) -> String {
     out
 }
 
-fn of_expectation(expected: &Expected) -> String {
+fn of_expectation(expected: &ExpectationResult) -> String {
     format!(
         "{} expected {}: {}\n",
         sign(usize::from(expected.met), 1),
@@ -264,7 +268,7 @@ fn sign(met: usize, runs: usize) -> String {
 }
 
 /// Many runs.
-pub(crate) fn ranges(about: Option<&str>, ranges: &Ranges) -> String {
+pub(crate) fn ranges(about: Option<&str>, ranges: &RunRanges) -> String {
     let (from, to) = ranges.seeds;
     let runs = format!("{}, seeds {from} to {to}", counted(ranges.runs as u64, "run"));
     let mut out = format!("{}\n{}\n\n", style::bold(about.unwrap_or("A scenario")), style::dim(runs));

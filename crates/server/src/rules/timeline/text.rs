@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use redrive_core::policy::backoff::{self, Backoff, Step};
+use redrive_core::policy::backoff::{self, Backoff, RetryStep};
 use redrive_core::text::{show_duration, show_rounded};
 
 use crate::terminal::table::{Cell, CellAlign, Table};
@@ -59,7 +59,7 @@ fn numbers(backoff: &Backoff) -> String {
     parts.join(" · ") + "\n"
 }
 
-fn table(steps: &[Step], backoff: &Backoff, columns: usize) -> Vec<String> {
+fn table(steps: &[RetryStep], backoff: &Backoff, columns: usize) -> Vec<String> {
     let delays = TimeUnit::of(steps.iter().flat_map(|step| [step.min, step.nominal, step.max]));
     let sums = TimeUnit::of(steps.iter().map(|step| step.cumulative));
     let mut table = Table::new(&[CellAlign::Right, CellAlign::Right, CellAlign::Right, CellAlign::Right]);
@@ -104,7 +104,7 @@ enum RetryFate {
     Cut,
 }
 
-fn fate(steps: &[Step], step: &Step, window: Option<Duration>) -> RetryFate {
+fn fate(steps: &[RetryStep], step: &RetryStep, window: Option<Duration>) -> RetryFate {
     let Some(window) = window else { return RetryFate::Made };
     let latest: Duration = steps.iter().take_while(|s| s.retry <= step.retry).map(|s| s.max).sum();
     if step.cumulative > window {
@@ -117,7 +117,7 @@ fn fate(steps: &[Step], step: &Step, window: Option<Duration>) -> RetryFate {
 }
 
 /// `███░│░`: solid for what is certain, a stroke for the delay before jitter, light for what may come.
-fn bar(step: &Step, longest: Duration, columns: usize) -> String {
+fn bar(step: &RetryStep, longest: Duration, columns: usize) -> String {
     let scale = longest.as_secs_f64().max(f64::MIN_POSITIVE);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a few columns")]
     let column = |span: Duration| (span.as_secs_f64() / scale * columns as f64).round() as usize;
@@ -133,7 +133,7 @@ fn bar(step: &Step, longest: Duration, columns: usize) -> String {
     (0..max).map(cell).collect()
 }
 
-fn closing(shown: &[Step], backoff: &Backoff) -> String {
+fn closing(shown: &[RetryStep], backoff: &Backoff) -> String {
     let mut lines = String::new();
     let has_range = shown.iter().any(|step| step.min != step.max);
     if has_range {

@@ -1,6 +1,6 @@
 //! Spans as the protocol writes them in JSON: ids in hexadecimal, large numbers as texts.
 
-use redrive_core::trace::span::{Does, Span, Value};
+use redrive_core::trace::span::{AttributeValue, SpanKind, TraceSpan};
 use serde_json::{Value as Json, json};
 
 /// Who tells it.
@@ -10,7 +10,7 @@ const SCOPE: &str = "redrive";
 const FAILED: u8 = 2;
 
 /// A request with all these spans.
-pub(crate) fn written(service_name: &str, spans: &[Span]) -> Vec<u8> {
+pub(crate) fn written(service_name: &str, spans: &[TraceSpan]) -> Vec<u8> {
     const VERSION: &str = env!("CARGO_PKG_VERSION");
     let resource = [("service.name", service_name), ("service.version", VERSION)].map(text);
     let spans: Vec<Json> = spans.iter().map(written_span).collect();
@@ -19,7 +19,7 @@ pub(crate) fn written(service_name: &str, spans: &[Span]) -> Vec<u8> {
     json!({ "resourceSpans": resource_spans }).to_string().into_bytes()
 }
 
-fn written_span(span: &Span) -> Json {
+fn written_span(span: &TraceSpan) -> Json {
     let mut attributes: Vec<Json> = span.attributes.iter().map(attribute).collect();
     attributes.extend(span.failure.as_deref().map(|code| text(("error.type", code))));
     let mut written = json!({
@@ -41,30 +41,30 @@ fn written_span(span: &Span) -> Json {
 }
 
 /// What it does, and for which service if it is for one.
-fn name(span: &Span) -> String {
+fn name(span: &TraceSpan) -> String {
     let service = span.attributes.iter().find(|(name, _)| *name == "redrive.service");
     match service {
-        Some((_, Value::Text(service))) => format!("{} {service}", span.does.as_str()),
+        Some((_, AttributeValue::Text(service))) => format!("{} {service}", span.does.as_str()),
         _ => span.does.as_str().to_owned(),
     }
 }
 
 /// The protocol's number for the part that somebody plays.
-const fn kind(does: Does) -> u8 {
+const fn kind(does: SpanKind) -> u8 {
     const INTERNAL: u8 = 1;
     const CLIENT: u8 = 3;
     const CONSUMER: u8 = 5;
     match does {
-        Does::Accept => CONSUMER,
-        Does::Deliver | Does::Replay => INTERNAL,
-        Does::Attempt => CLIENT,
+        SpanKind::Accept => CONSUMER,
+        SpanKind::Deliver | SpanKind::Replay => INTERNAL,
+        SpanKind::Attempt => CLIENT,
     }
 }
 
-fn attribute((key, value): &(&'static str, Value)) -> Json {
+fn attribute((key, value): &(&'static str, AttributeValue)) -> Json {
     match value {
-        Value::Text(value) => text((key, value)),
-        Value::Number(number) => json!({ "key": key, "value": { "intValue": number.to_string() } }),
+        AttributeValue::Text(value) => text((key, value)),
+        AttributeValue::Number(number) => json!({ "key": key, "value": { "intValue": number.to_string() } }),
     }
 }
 

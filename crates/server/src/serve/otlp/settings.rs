@@ -9,7 +9,8 @@
 //! | `OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG` | which traces are recorded |
 //! | `OTEL_TRACES_EXPORTER=none`, `OTEL_SDK_DISABLED=true` | no traces at all |
 
-use redrive_core::trace::{Sampler, SenderSays, Share};
+use redrive_core::text::Share;
+use redrive_core::trace::{Sampler, SenderSays};
 
 use crate::client::address::Address;
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 use redrive_core::alerts::AlertState;
 use redrive_core::book::RuleBook;
 use redrive_core::engine::QueueName;
-use redrive_core::figures::Tally;
+use redrive_core::figures::AttemptTally;
 use redrive_core::ids::DependencyName;
 use redrive_core::time::Timestamp;
-use redrive_node::runtime::Alerts;
+use redrive_node::runtime::AlertsView;
 
 use crate::access::caller::ApiCaller;
 use crate::breakers::handlers::{DeclaredDependency, declared, state_of};
@@ -49,7 +49,7 @@ pub(crate) struct PulseBeat {
 struct QueueBeat {
     service: String,
     /// What happened since the look before.
-    tally: Tally,
+    tally: AttemptTally,
     /// Deliveries that arrived, and those that ended, in the last minute.
     arrived: u64,
     ended: u64,
@@ -68,7 +68,7 @@ impl PulseBeat {
         before: &ServiceFigures,
         look: &ServiceFigures,
         layout: &PulseLayout,
-        alerts: &Alerts,
+        alerts: &AlertsView,
     ) -> Self {
         let took = look.at.since(before.at);
         let queues = layout.queues.iter().chain(look.removed()).map(|name| {
@@ -130,7 +130,7 @@ impl PulseBeat {
             |beat: &&DependencyBeat| !is_bound || beat.services.iter().any(|service| caller.sees(service));
         let dependencies: Vec<&DependencyPulse> =
             self.dependencies.iter().filter(concerns).map(|beat| &beat.pulse).collect();
-        let mut tally = Tally::default();
+        let mut tally = AttemptTally::default();
         for beat in &queues {
             tally.add(&beat.tally);
         }

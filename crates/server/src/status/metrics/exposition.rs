@@ -160,7 +160,7 @@ mod tests {
         }
         page.times(&ATTEMPT_DURATION, [(vec!["svc", ""], &took)]);
         let text = page.into_text();
-        assert!(text.starts_with("# HELP redrive_events_accepted_total Events that were taken and are new.\n# TYPE redrive_events_accepted_total counter\nredrive_events_accepted_total 7\n"));
+        assert!(text.starts_with("# HELP redrive_events_accepted_total New events accepted.\n# TYPE redrive_events_accepted_total counter\nredrive_events_accepted_total 7\n"));
         assert!(text.contains("redrive_breaker_trips_total{dependency=\"a \\\"b\\\\\\n\"} 2\n"));
         assert_eq!(
             text.matches("# TYPE redrive_breaker_trips_total").count(),

@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive::stale::{Found, Missing, Plan, StaleCache, timer_clock};
+use redrive::stale::{Cached, Missing, StaleCache, StalePlan, timer_clock};
 use redrive_core::engine::QueueName;
 use redrive_core::freshness::Lifetimes;
 use redrive_node::runtime::{Node, ReadError, Snapshot, stranded};
-use redrive_node::store::{Counts, Oldest};
+use redrive_node::store::{Oldest, StoreCounts};
 
 use crate::serve::otlp::SpanCounts;
 use crate::status::handlers::until_nothing_is_stranded;
@@ -35,7 +35,7 @@ pub(crate) struct NoPart(pub(crate) String);
 /// How much there is, as the store and the engine say at the same time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StoreTotals {
-    pub(crate) counts: Counts,
+    pub(crate) counts: StoreCounts,
     pub(crate) stranded: u64,
     pub(crate) open_replays: u64,
     pub(crate) bytes: u64,
@@ -67,9 +67,9 @@ pub(crate) struct MetricsPart<T> {
 }
 
 impl<T> MetricsPart<T> {
-    fn of(found: Result<Found<T, NoPart>, Missing<NoPart>>) -> Self {
+    fn of(found: Result<Cached<T, NoPart>, Missing<NoPart>>) -> Self {
         match found {
-            Ok(Found { value, age, failure, .. }) => {
+            Ok(Cached { value, age, failure, .. }) => {
                 let trouble = failure.map(|why| why.to_string());
                 Self { value: Some(value), age: Some(age), trouble }
             }
@@ -109,9 +109,9 @@ impl Metrics {
 }
 
 /// How each part is kept.
-pub(crate) fn plan() -> Plan {
+pub(crate) fn plan() -> StalePlan {
     let lifetimes = Lifetimes { fresh: SAME_WITHIN, kept: KEPT, failure: SAME_WITHIN };
-    Plan { lifetimes, limit: PART_MAX, clock: timer_clock() }
+    StalePlan { lifetimes, limit: PART_MAX, clock: timer_clock() }
 }
 
 async fn snapshot(node: Node) -> Result<Snapshot, NoPart> {

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use redrive_core::book::RuleBook;
 use redrive_core::engine::{HeldQueue, QueueName};
-use redrive_core::figures::{Figures, TRIES_MAX, TYPES_MAX, Tally};
+use redrive_core::figures::{AttemptTally, Figures, TRIES_MAX, TYPES_MAX};
 use redrive_core::ids::ChannelName;
 use redrive_core::metric_names as names;
-use redrive_core::policy::breaker::Phase;
+use redrive_core::policy::breaker::BreakerPhase;
 use redrive_core::policy::category::Category;
 use redrive_core::time::Timestamp;
 use redrive_node::runtime::Snapshot;
@@ -54,7 +54,7 @@ pub(crate) fn written(app: &App, gathered: &MetricsInput) -> String {
         );
         page.family(&names::DEAD_LETTER_AGE, rows().map(|(labels, oldest)| (labels, age(oldest.dead_since))));
     }
-    page.family(&names::HAPPENINGS, app.node.happened().map(|(what, count)| (vec![what], count as f64)));
+    page.family(&names::ACTIVITY, app.node.activity_counts().map(|(what, count)| (vec![what], count as f64)));
     hooks(&mut page, &app.hooks.status());
     sources(&mut page, &app.node.sources());
     if let Some(archive) = app.archivist.status(now) {
@@ -97,7 +97,7 @@ fn intake(page: &mut ExpositionPage, figures: &Figures) {
     page.single(&names::EVENTS_DUPLICATES, intake.duplicates as f64);
     page.single(&names::EVENTS_UNROUTED, intake.unrouted as f64);
     page.single(&names::EVENTS_REFUSED, intake.refused as f64);
-    page.single(&names::DOOR_REFUSALS, intake.unauthorized as f64);
+    page.single(&names::AUTH_REJECTED, intake.unauthorized as f64);
     page.times(&names::REDELIVERED, [(Vec::new(), &intake.redelivered)]);
     page.single(&names::STALE_SETTLEMENTS, figures.stale as f64);
 }
@@ -136,12 +136,12 @@ fn queues(page: &mut ExpositionPage, figures: &Figures) {
     );
 }
 
-fn outcomes(tally: &Tally) -> Vec<(&'static str, u64)> {
+fn outcomes(tally: &AttemptTally) -> Vec<(&'static str, u64)> {
     vec![("delivered", tally.attempts - tally.failures()), ("failed", tally.failures())]
 }
 
 /// How many failed in which way, those that nobody met too.
-fn failures(tally: &Tally) -> Vec<(&'static str, u64)> {
+fn failures(tally: &AttemptTally) -> Vec<(&'static str, u64)> {
     Category::ALL.map(|category| (category.as_str(), tally.failed_as(category))).to_vec()
 }
 
@@ -161,7 +161,7 @@ fn dependencies(page: &mut ExpositionPage, snapshot: &Snapshot) {
     );
     let views: Vec<_> = snapshot.dependencies.iter().map(|view| (vec![view.name.as_str()], view)).collect();
     page.split(&names::BREAKER_STATE, &views, |view| {
-        let phases = [Phase::Closed, Phase::Open, Phase::HalfOpen];
+        let phases = [BreakerPhase::Closed, BreakerPhase::Open, BreakerPhase::HalfOpen];
         phases.map(|phase| (phase.as_str(), u64::from(phase == view.breaker.phase()))).to_vec()
     });
     page.each(&names::IN_FLIGHT, &views, |view| view.in_flight.into());

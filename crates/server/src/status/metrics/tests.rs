@@ -98,7 +98,7 @@ async fn figures_are_fresh_else_stale_else_partial_else_none() {
     let (status, partial) = asked(&metrics).await;
     assert_eq!((status, partial["state"].as_str()), (200, Some("partial")));
     assert_eq!(partial["missing"], serde_json::json!(["counts", "oldest"]), "too old to be told");
-    assert_eq!(partial["trouble"]["oldest"], "nothing came within 2s");
+    assert_eq!(partial["trouble"]["oldest"], "no result within 2s");
     assert_eq!((partial.get("counts"), partial["engine"]["calls_in_flight"].as_u64()), (None, Some(3)));
 
     tokio::time::advance(Duration::from_secs(16 * 60)).await;
@@ -125,7 +125,7 @@ async fn a_store_that_never_answered_leaves_the_engine_its_say() {
 fn docs_metrics_md_is_up_to_date() {
     const BEGIN: &str = "<!-- The table is made of the code. -->\n";
     const END: &str = "<!-- Here it ends. -->\n";
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/metrics.md");
     let page = std::fs::read_to_string(path).expect("it is there");
     let (before, rest) = page.split_once(BEGIN).expect("the table begins somewhere");
     let (table, after) = rest.split_once(END).expect("and ends");
@@ -140,5 +140,5 @@ fn docs_metrics_md_is_up_to_date() {
         return;
     }
     let update = "run REDRIVE_UPDATE=1 cargo test -p redrive-server docs_metrics";
-    assert_eq!(table, rows, "docs/metrics.md is out of date: {update}");
+    assert_eq!(table, rows, "docs/reference/metrics.md is out of date: {update}");
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use redrive_core::book::connectors::{Connector, Edge, Profile};
-use redrive_core::book::schema::Type;
-use redrive_node::connectors::{Doing, Driver, Make};
+use redrive_core::book::schema::ValueType;
+use redrive_node::connectors::{ConnectorFuture, Driver, Make};
 use redrive_node::secret::{SecretError, SecretSource, SecretValues};
 
 pub(super) const DRIVER: Driver = Driver {
@@ -15,7 +15,7 @@ pub(super) const DRIVER: Driver = Driver {
 };
 
 static CONNECTOR: Connector =
-    Connector::new(Edge::Secret, "keyring", Type::Text, "A name in the keyring.", |from| {
+    Connector::new(Edge::Secret, "keyring", ValueType::Text, "A name in the keyring.", |from| {
         Some((Arc::new(from.own_text()?), Profile::default()))
     });
 
@@ -23,7 +23,7 @@ struct Keyring(String);
 
 impl SecretSource for Keyring {
     // Caching, staleness and alerts come with the trait.
-    fn fetch(&self) -> Doing<'_, Result<SecretValues, SecretError>> {
+    fn fetch(&self) -> ConnectorFuture<'_, Result<SecretValues, SecretError>> {
         let value = format!("the value of {}", self.0);
         Box::pin(async move { SecretValues::from_lines(value.as_bytes(), "keyring") })
     }

@@ -5,19 +5,20 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redrive_core::book::connectors::{Connector, Edge, Profile};
-use redrive_core::book::schema::Type;
-use redrive_core::policy::catalog::Kind;
-use redrive_node::connectors::{Doing, Driver, Make};
+use redrive_core::book::schema::ValueType;
+use redrive_core::policy::catalog::DependencyKind;
+use redrive_node::connectors::{ConnectorFuture, Driver, Make};
 use redrive_node::source::{
-    Acknowledge, Connection, Message, Messages, Read, Room, Settled, Source, SourceError,
+    Acknowledge, Messages, ReadRoom, SettledMessage, Source, SourceConnection, SourceError, SourceMessage,
+    SourceRead,
 };
 
 pub(super) const DRIVER: Driver =
     Driver { connector: &CONNECTOR, make: Make::Source(|_, _| Ok(Arc::new(Memory))) };
 
 static CONNECTOR: Connector = Connector {
-    dependency: Some(Kind::Redis),
-    ..Connector::new(Edge::Source, "memory", Type::Bool, "The queue of this process.", |_| {
+    dependency: Some(DependencyKind::Redis),
+    ..Connector::new(Edge::Source, "memory", ValueType::Bool, "The queue of this process.", |_| {
         Some((Arc::new(()), Profile::default()))
     })
 };
@@ -28,13 +29,13 @@ pub(super) static QUEUE: Mutex<(VecDeque<String>, usize)> = Mutex::new((VecDeque
 struct Memory;
 
 impl Source for Memory {
-    fn connect(&self) -> Doing<'_, Result<Connection, SourceError>> {
-        Box::pin(async { Ok(Connection { messages: Box::new(Memory), acks: Box::new(Memory) }) })
+    fn connect(&self) -> ConnectorFuture<'_, Result<SourceConnection, SourceError>> {
+        Box::pin(async { Ok(SourceConnection { messages: Box::new(Memory), acks: Box::new(Memory) }) })
     }
 }
 
 impl Messages for Memory {
-    fn next(&mut self, _: Room) -> Doing<'_, Result<Read, SourceError>> {
+    fn next(&mut self, _: ReadRoom) -> ConnectorFuture<'_, Result<SourceRead, SourceError>> {
         Box::pin(async {
             loop {
                 let read = QUEUE.lock().ok().and_then(|mut queue| {
@@ -46,8 +47,8 @@ impl Messages for Memory {
                     // The id is the same each time that the message is read: it absorbs what comes again.
                     let id = body.clone();
                     let (partition, headers, fault, token) = (None, Vec::new(), None, Arc::new(()));
-                    let message = Message { id, partition, headers, body: body.into(), fault, token };
-                    return Ok(Read::Messages(vec![message]));
+                    let message = SourceMessage { id, partition, headers, body: body.into(), fault, token };
+                    return Ok(SourceRead::Messages(vec![message]));
                 }
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
@@ -56,14 +57,14 @@ impl Messages for Memory {
 }
 
 impl Acknowledge for Memory {
-    fn settle(&mut self, settled: Vec<Settled>) -> Doing<'_, Result<(), SourceError>> {
+    fn settle(&mut self, settled: Vec<SettledMessage>) -> ConnectorFuture<'_, Result<(), SourceError>> {
         if let Ok(mut queue) = QUEUE.lock() {
             queue.1 -= settled.len();
         }
         Box::pin(async { Ok(()) })
     }
 
-    fn lag(&mut self) -> Doing<'_, Option<u64>> {
+    fn lag(&mut self) -> ConnectorFuture<'_, Option<u64>> {
         let lag = QUEUE.lock().ok().map(|queue| (queue.0.len() + queue.1) as u64);
         Box::pin(async move { lag })
     }

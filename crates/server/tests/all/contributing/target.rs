@@ -3,12 +3,12 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use redrive_core::book::connectors::{Connector, Edge, Profile, Speech};
-use redrive_core::book::schema::Type;
-use redrive_core::engine::{Call, Ending};
-use redrive_core::policy::answer::{BrokerError, Reply, Seen};
-use redrive_core::policy::catalog::Kind;
-use redrive_node::connectors::{Doing, Driver, Make};
+use redrive_core::book::connectors::{CallProtocol, Connector, Edge, Profile};
+use redrive_core::book::schema::ValueType;
+use redrive_core::engine::{Ending, TargetCall};
+use redrive_core::policy::answer::{BrokerError, ReplyKind, TargetReply};
+use redrive_core::policy::catalog::DependencyKind;
+use redrive_node::connectors::{ConnectorFuture, Driver, Make};
 use redrive_node::target::Target;
 
 pub(super) const DRIVER: Driver = Driver {
@@ -19,9 +19,9 @@ pub(super) const DRIVER: Driver = Driver {
 };
 
 static CONNECTOR: Connector = Connector {
-    dependency: Some(Kind::Blob),
-    speech: Speech::Broker,
-    ..Connector::new(Edge::Target, "append", Type::Text, "A file that data are appended to.", |from| {
+    dependency: Some(DependencyKind::Blob),
+    speech: CallProtocol::Broker,
+    ..Connector::new(Edge::Target, "append", ValueType::Text, "A file that data are appended to.", |from| {
         let path = from.own_text()?;
         Some((Arc::new(path.clone()), Profile { shown: path, ..Profile::default() }))
     })
@@ -30,17 +30,17 @@ static CONNECTOR: Connector = Connector {
 struct Append(String);
 
 impl Target for Append {
-    fn call(&self, call: Arc<Call>) -> Doing<'_, Ending> {
+    fn call(&self, call: Arc<TargetCall>) -> ConnectorFuture<'_, Ending> {
         Box::pin(async move {
             let data: Vec<u8> =
                 call.deliveries.iter().flat_map(|one| [&one.event.data[..], b"\n"].concat()).collect();
             let file = std::fs::OpenOptions::new().append(true).create(true).open(&self.0);
             // It says what it saw; the rule book says what that means.
             let (seen, message) = match file.and_then(|mut file| file.write_all(&data)) {
-                Ok(()) => (Seen::Taken, String::new()),
-                Err(error) => (Seen::Broker(BrokerError::Unavailable), error.to_string()),
+                Ok(()) => (ReplyKind::Taken, String::new()),
+                Err(error) => (ReplyKind::Broker(BrokerError::Unavailable), error.to_string()),
             };
-            Ending::Reply(Reply { seen, message, retry_after: None })
+            Ending::Reply(TargetReply { seen, message, retry_after: None })
         })
     }
 }

@@ -13,8 +13,8 @@ fn a_file_is_checked_before_anything_is_sent() {
     let folder = Folder::with("bad.jsonl", bad);
     assert_snapshot!(folder.run(&["dlq", "import", "bad.jsonl", "--server", &nowhere()]).refused(), @r"
     error: 2 lines are no dead letters: nothing was imported
-      line 3 is no JSON: expected ident at line 1 column 2
-      line 4 has a service that is no name: a name has no ' ': letters from a to z, digits, `-`, `_`, `.` and `:` are fine
+      line 3 is not valid JSON: expected ident at line 1 column 2
+      line 4 has an invalid service name: a name cannot contain ' ': use letters from a to z, digits, `-`, `_`, `.` and `:`
     ");
     let line = |n: u32| format!("{{\"service\":\"a\",\"type\":\"b.c\",\"data\":{n}}}\n");
     let lines = (0..1_500).map(line).collect::<Vec<_>>().concat();

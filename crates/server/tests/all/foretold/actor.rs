@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redrive_lab::scenario::{Behaviour, Mood, Scenario};
+use redrive_lab::scenario::{Behaviour, FailureMode, Scenario};
 use socket2::{Domain, Socket, Type};
 
 use crate::server::{PATIENCE, until};
@@ -170,13 +170,13 @@ impl Part {
     }
 
     /// What it does, unless it is well.
-    fn mood(&self) -> Option<&Mood> {
+    fn mode(&self) -> Option<&FailureMode> {
         let phase = *self.phase.lock().expect("nobody panics while turning");
-        phase.map(|place| &self.behaviour.phases[place].mood)
+        phase.map(|place| &self.behaviour.phases[place].mode)
     }
 
     fn is_to_listen(&self) -> bool {
-        self.mood() != Some(&Mood::Down)
+        self.mode() != Some(&FailureMode::Down)
     }
 
     /// One call in each connection.
@@ -207,24 +207,24 @@ impl Part {
     /// Decides what comes of a call, and writes down what there is to see.
     fn act(&self, call: &Request) -> Act {
         let now = Instant::now();
-        let mood = self.mood();
+        let mode = self.mode();
         let mut seen = self.seen();
         seen.begins(call);
         let mut took = self.behaviour.latency.expect("the scenario gives one").p50;
         let mut status = 200;
-        match mood {
+        match mode {
             None => {}
             // It was accepted at the last moment.
-            Some(Mood::Down) => status = 503,
-            Some(Mood::Hanging) => return Act::SayNothing,
-            Some(Mood::Slow(slow)) => took = slow.p50,
-            Some(Mood::Failing(shares)) => {
+            Some(FailureMode::Down) => status = 503,
+            Some(FailureMode::Hanging) => return Act::SayNothing,
+            Some(FailureMode::Slow(slow)) => took = slow.p50,
+            Some(FailureMode::Failing(shares)) => {
                 let (failing, share) = shares[0];
                 if draw(call) < share.get() {
                     status = failing;
                 }
             }
-            Some(Mood::Throttled { rate, retry_after }) => {
+            Some(FailureMode::Throttled { rate, retry_after }) => {
                 if seen.throttle_ends_at.is_some_and(|at| now < at) {
                     let seconds = retry_after.expect("the scenario gives one").as_secs();
                     let headers = format!("retry-after: {seconds}\r\n");
@@ -232,7 +232,7 @@ impl Part {
                 }
                 seen.throttle_ends_at = Some(now + Duration::from_secs_f64(1.0 / rate.as_per_second()));
             }
-            Some(Mood::Mixed(_)) => panic!("no scenario's file can say this"),
+            Some(FailureMode::Mixed(_)) => panic!("no scenario's file can say this"),
         }
         if status == 200 && self.poison.contains(header(call, "ce-type")) {
             status = 422;

@@ -11,7 +11,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use redrive_lab::scenario::{self, Arrival, Fault, FaultKind, Flow, Mood, Scenario, Spacing};
+use redrive_lab::scenario::{
+    self, Arrival, ArrivalPattern, FailureMode, FaultKind, NodeFault, Scenario, Spacing,
+};
 use serde_json::{Value, json};
 
 use super::actor::{Actor, Seen};
@@ -197,7 +199,7 @@ impl Stage {
     /// Whether nobody listens at some time, and nobody sees who calls then.
     fn has_unseen_calls(&self) -> bool {
         let mut phases = self.scenario.dependencies.values().flat_map(|behaviour| &behaviour.value.phases);
-        phases.any(|phase| phase.mood == Mood::Down)
+        phases.any(|phase| phase.mode == FailureMode::Down)
     }
 
     /// Waits until all has happened that was foretold by then.
@@ -229,14 +231,14 @@ impl Stage {
         }
         for arrival in &self.scenario.arrivals {
             match &arrival.flow {
-                Flow::Bursts { size, every: None } => {
+                ArrivalPattern::Bursts { size, every: None } => {
                     let down = self.scenario.faults.iter();
                     let mut down =
                         down.filter(|fault| fault.at <= arrival.from && arrival.from < fault.until());
-                    let at = down.next().map_or(arrival.from, Fault::until);
+                    let at = down.next().map_or(arrival.from, NodeFault::until);
                     cues.push((at, Cue::Send(arrival, *size)));
                 }
-                Flow::Steady { rate, spacing: Spacing::Even } => {
+                ArrivalPattern::Steady { rate, spacing: Spacing::Even } => {
                     let moments = (0..).map(|number| {
                         arrival.from + Duration::from_secs_f64(f64::from(number) / rate.as_per_second())
                     });

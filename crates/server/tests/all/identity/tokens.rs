@@ -63,7 +63,7 @@ fn a_token_opens_what_its_role_may() {
     }
     // Whoever shows it is not told why, and whoever serves is: of many in a second, of the first.
     let log = server.err.wait_for("bad keys were shown");
-    assert!(log.contains("the signature of the token does not fit"), "{log}");
+    assert!(log.contains("token signature does not match"), "{log}");
     server.stop().assert_calm();
 }
 

@@ -81,9 +81,9 @@ const PAIRS: &[Pair] = &[
     pair("a dead-letter rule: form", [r#"target: { exec: ["false"] }, dead_letter: { form: envelope }"#, r#"target: { exec: ["false"] }, dead_letter: { form: redis }"#]),
     pair("a dead-letter rule: retention", [r#"target: { exec: ["false"] }"#, r#"target: { exec: ["false"] }, dead_letter: { retention: 1s }"#]),
     piled("a service: waiting", ["target: { log: stdout }", "target: { log: stdout }, waiting: { events: 1 }"]),
-    piled("a waiting room: events", ["target: { log: stdout }, waiting: { events: 2 }", "target: { log: stdout }, waiting: { events: 1 }"]),
-    piled("a waiting room: size", ["target: { log: stdout }, waiting: { size: 1MiB }", "target: { log: stdout }, waiting: { size: 1KiB }"]),
-    piled("a waiting room: when_full", ["target: { log: stdout }, waiting: { events: 1 }", "target: { log: stdout }, waiting: { events: 1, when_full: dead-letter }"]),
+    piled("a backlog limit: events", ["target: { log: stdout }, waiting: { events: 2 }", "target: { log: stdout }, waiting: { events: 1 }"]),
+    piled("a backlog limit: size", ["target: { log: stdout }, waiting: { size: 1MiB }", "target: { log: stdout }, waiting: { size: 1KiB }"]),
+    piled("a backlog limit: when_full", ["target: { log: stdout }, waiting: { events: 1 }", "target: { log: stdout }, waiting: { events: 1, when_full: dead-letter }"]),
 ];
 
 #[test]

@@ -105,13 +105,13 @@ fn a_held_session_is_told_and_survives_kills_and_failed_replays() {
     let target = picky(&mended);
     let folder = Folder::with("redrive.yaml", &book(&target, &["order: session-strict"]));
     let (server, letter) = held(&target, &folder);
-    server.err.wait_for("a dead letter holds its session");
+    server.err.wait_for("session held by a dead letter");
     let id = begin(&server, &json!({ "letters": [letter] }));
     let job = until_state(&server, id, "done");
     assert_eq!(job["failed"], 1, "{job}");
     server.kill();
     let server = Server::start(&folder);
-    server.err.wait_for("a dead letter holds its session");
+    server.err.wait_for("session held by a dead letter");
     assert_eq!(ids(&target), ["elsewhere"], "it still holds them");
     let letter = letters(&server, "tier=poison").remove(0);
     let refused = post(&server, "/v1/replays", &json!({ "letters": [letter["id"]] }));

@@ -119,7 +119,7 @@ fn an_answer_may_pause_the_service_and_nothing_is_burnt() {
     let target = Target::saying(&[410, 200]);
     let (_folder, server) = serving(&target, &["on_failure: { 410: pause }"]);
     server.accept("orders.placed", "o-1", "");
-    server.err.wait_for("a service is paused");
+    server.err.wait_for("service paused");
     let held = server.until("o-1", "held");
     assert!(server.status()["services"][0]["paused_since"].is_string());
     assert_eq!(held["stories"][0]["verdict"]["is"], "paused", "{held}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{World, alerts};
 use crate::alerts::catalog::{ALERTS, AT_ONCE, NAMES};
 use crate::ids::DependencyName;
-use crate::policy::breaker::State;
+use crate::policy::breaker::BreakerState;
 use crate::policy::category::Category;
 
 /// What happens in the world.
@@ -40,7 +40,7 @@ enum Scene {
 impl Scene {
     fn play(self, world: &mut World) {
         let name = DependencyName::new("d").unwrap();
-        let both = |world: &mut World, set: &dyn Fn(&mut crate::figures::Tally)| {
+        let both = |world: &mut World, set: &dyn Fn(&mut crate::figures::AttemptTally)| {
             set(world.tally("s", "a"));
             set(&mut world.figures.dependencies.entry(name.clone()).or_default().tally);
         };
@@ -65,12 +65,12 @@ impl Scene {
             Self::Misconfigured(count) => both(world, &|tally| tally.misconfigured = count),
             Self::Waiting(count) => world.queue("s").waiting = count,
             Self::Open(span) => {
-                world.breaker("d", State::Open { until: world.now });
+                world.breaker("d", BreakerState::Open { until: world.now });
                 world.told(span.as_secs());
-                world.breaker("d", State::Closed { failures: 0 });
+                world.breaker("d", BreakerState::Closed { failures: 0 });
             }
             Self::Tripped(times) => {
-                world.breaker("d", State::Closed { failures: 0 });
+                world.breaker("d", BreakerState::Closed { failures: 0 });
                 world.figures.dependencies.entry(name).or_default().trips = times;
             }
         }
@@ -136,12 +136,12 @@ fn the_catalog_is_sorted_out() {
 
 #[test]
 fn the_docs_have_every_alert_and_every_metric_as_they_are() {
-    let page = include_str!("../../../../../../docs/alerts.md");
+    let page = include_str!("../../../../../../docs/operations.md");
     for alert in ALERTS.iter().chain(&AT_ONCE) {
         let row = format!("| `{}` | `{}` | {} |", alert.name, alert.when, alert.severity.as_str());
-        assert!(page.contains(&row), "docs/alerts.md has no row {row}");
+        assert!(page.contains(&row), "docs/operations.md has no row {row}");
     }
     for (metric, _) in crate::book::expression::metrics() {
-        assert!(page.contains(&format!("| `{metric}` |")), "docs/alerts.md says nothing of {metric}");
+        assert!(page.contains(&format!("| `{metric}` |")), "docs/operations.md says nothing of {metric}");
     }
 }

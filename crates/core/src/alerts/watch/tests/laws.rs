@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
-use super::{Notice, Watch, World};
-use crate::alerts::notice::Stage;
+use super::{AlertNotice, AlertWatch, World};
+use crate::alerts::notice::AlertStage;
 use crate::figures::Figures;
 use crate::limits;
-use crate::policy::breaker::State;
+use crate::policy::breaker::BreakerState;
 
 const BOOK: &str = "alerts:
   - { when: dead_letters > 3, name: letters, severity: critical, to: [a, office], escalate: [b], repeat: 5m }
@@ -46,15 +46,15 @@ impl Turn {
         match self {
             Self::Letters(service, letters) => world.queue(&format!("s{service}")).dead = *letters,
             Self::Attempts(failed, all) => world.attempts(*failed, *all),
-            Self::Breaker(true) => world.breaker("d", State::Open { until: world.now }),
-            Self::Breaker(false) => world.breaker("d", State::Closed { failures: 0 }),
+            Self::Breaker(true) => world.breaker("d", BreakerState::Open { until: world.now }),
+            Self::Breaker(false) => world.breaker("d", BreakerState::Closed { failures: 0 }),
             Self::Nothing => {}
         }
     }
 }
 
 /// What is told in a history that ends in peace; with a restart after some of its turns.
-fn told(turns: &[(Turn, u64)], restarts: &BTreeSet<usize>) -> Vec<Notice> {
+fn told(turns: &[(Turn, u64)], restarts: &BTreeSet<usize>) -> Vec<AlertNotice> {
     let mut world = World::new(BOOK);
     let mut told = Vec::new();
     for (place, (turn, secs)) in turns.iter().enumerate() {
@@ -64,7 +64,7 @@ fn told(turns: &[(Turn, u64)], restarts: &BTreeSet<usize>) -> Vec<Notice> {
         }
         if restarts.contains(&place) {
             let saved = serde_json::to_string(&world.watch.save()).unwrap();
-            world.watch = Watch::new(&world.book, world.now);
+            world.watch = AlertWatch::new(&world.book, world.now);
             world.watch.restore(serde_json::from_str(&saved).unwrap());
             world.figures = Figures::default();
         }
@@ -98,14 +98,14 @@ proptest! {
             let route = (notice.alert.clone(), notice.receiver.clone());
             let before = open.get(&route).copied();
             match notice.stage {
-                Stage::Firing => prop_assert_eq!(before.unwrap_or(0), notice.told_before),
-                Stage::Repeated => prop_assert_eq!(before, Some(notice.told_before)),
-                Stage::Resolved => prop_assert!(before.is_none_or(|before| before == notice.told_before)),
-                Stage::Test => prop_assert!(false, "only people test receivers"),
+                AlertStage::Firing => prop_assert_eq!(before.unwrap_or(0), notice.told_before),
+                AlertStage::Repeated => prop_assert_eq!(before, Some(notice.told_before)),
+                AlertStage::Resolved => prop_assert!(before.is_none_or(|before| before == notice.told_before)),
+                AlertStage::Test => prop_assert!(false, "only people test receivers"),
             }
             match notice.stage {
-                Stage::Firing | Stage::Repeated => open.insert(route, notice.told_before + 1),
-                Stage::Resolved | Stage::Test => open.remove(&route),
+                AlertStage::Firing | AlertStage::Repeated => open.insert(route, notice.told_before + 1),
+                AlertStage::Resolved | AlertStage::Test => open.remove(&route),
             };
             let lately = lately.entry(notice.receiver.clone()).or_default();
             lately.push(notice.at);

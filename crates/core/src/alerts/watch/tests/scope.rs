@@ -4,7 +4,7 @@ use super::{World, alerts, queue};
 use crate::figures::{OTHER, Sketch};
 use crate::ids::DependencyName;
 use crate::limits;
-use crate::policy::breaker::State;
+use crate::policy::breaker::BreakerState;
 use crate::policy::category::Category;
 use std::time::Duration;
 
@@ -57,12 +57,12 @@ fn fill(world: &mut World) {
         world.queue(place).waiting += failed;
         let category = if times > 2 { Category::Invalid } else { Category::Transient };
         world.letter(place, event_type, category, &format!("f{}", times.min(4)), failed);
-        world.breaker(dependency, State::Open { until: world.now });
+        world.breaker(dependency, BreakerState::Open { until: world.now });
     }
-    // What Redrive does to tell people is nobody's trouble.
+    // What Redrive does to tell people is nobody's incident.
     world.tally("redrive-alerts/r", "redrive.alert.firing").unauthorized = 1_000_000;
     world.queue("redrive-alerts/r").dead = 1_000_000;
-    world.breaker("redrive-alerts:r", State::Open { until: world.now });
+    world.breaker("redrive-alerts:r", BreakerState::Open { until: world.now });
 }
 
 fn found(level: &str, when: &str) -> Vec<String> {
@@ -154,24 +154,24 @@ fn what_finds_no_place_is_counted_together() {
 fn what_was_not_looked_up_changes_nothing() {
     let mut world =
         World::new(&alerts("{ when: dead_letters > 1 by fingerprint, name: x, severity: high, to: [r] }"));
-    assert!(world.watch.wants().letters);
+    assert!(world.watch.needs().letters);
     world.letter("s", "a", Category::Invalid, "f", 5);
     assert_eq!(world.told(1), ["1: Firing r: x: fingerprint=f is 5"]);
     for _ in 0..100 {
         world.now = world.now + Duration::from_secs(1);
         let World { book, watch, figures, dependencies, queues, now, .. } = &mut world;
-        let sample = super::Sample {
+        let sample = super::AlertSample {
             at: *now,
             book,
             figures,
             dependencies,
             queues,
             letters: None,
-            troubles: &[],
+            incidents: &[],
             sources: &[],
         };
-        assert_eq!(watch.look(&sample), []);
+        assert_eq!(watch.evaluate(&sample), []);
     }
     world.letters.clear();
-    assert_eq!(world.told(100), ["61: Resolved r: x is over after 2m41s"]);
+    assert_eq!(world.told(100), ["61: Resolved r: x resolved after 2m41s"]);
 }

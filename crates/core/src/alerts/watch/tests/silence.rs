@@ -1,14 +1,14 @@
-//! Alerts whose figure falls silent, because a breaker lets nothing through or nothing comes: one lasting trouble
+//! Alerts whose figure falls silent, because a breaker lets nothing through or nothing comes: one lasting incident
 //! is told once.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Watch, World, alerts, queue};
+use super::{AlertWatch, World, alerts, queue};
 use crate::figures::Figures;
 use crate::limits;
-use crate::policy::breaker::State;
+use crate::policy::breaker::BreakerState;
 use crate::policy::category::Category;
 
 const SERVICES: &str = "dependencies: { d: { kind: webhook } }
@@ -40,13 +40,13 @@ fn outage(world: &mut World, minutes: u64) -> Vec<String> {
     slow(world, "s", 20, 2_000);
     let mut told = world.told(5);
     for _ in 0..minutes {
-        world.breaker("d", State::Open { until: world.now });
+        world.breaker("d", BreakerState::Open { until: world.now });
         told.extend(world.told(59));
-        world.breaker("d", State::HalfOpen { probes_out: 1, successes: 0 });
+        world.breaker("d", BreakerState::HalfOpen { probes_out: 1, successes: 0 });
         told.extend(world.told(1));
         slow(world, "s", 1, 2_000);
     }
-    world.breaker("d", State::Closed { failures: 0 });
+    world.breaker("d", BreakerState::Closed { failures: 0 });
     for _ in 0..300 {
         took(world, "s", 1, 20);
         world.tally("s", "a").attempts += 1;
@@ -74,10 +74,10 @@ fn one_lasting_trouble_behind_a_breaker_is_told_once_and_ends_once() {
 fn a_breaker_that_stays_open_for_long_ends_nothing() {
     let mut world = world("when: latency_p99 > 1s over 30s by service, repeat: 24h");
     slow(&mut world, "s", 20, 2_000);
-    world.breaker("d", State::Open { until: world.now });
+    world.breaker("d", BreakerState::Open { until: world.now });
     assert_eq!(world.told(2 * limits::ALERT_SILENT_FOR.as_secs()).len(), 1);
     // Once it is closed and nothing comes, there is an end to it.
-    world.breaker("d", State::Closed { failures: 0 });
+    world.breaker("d", BreakerState::Closed { failures: 0 });
     assert_eq!(world.told(limits::ALERT_SILENT_FOR.as_secs() - 1), [""; 0]);
     assert_eq!(world.told(5).len(), 1);
 }
@@ -86,7 +86,7 @@ fn a_breaker_that_stays_open_for_long_ends_nothing() {
 fn a_breaker_of_another_service_bars_nothing() {
     let mut world = world("when: latency_p99 > 1s over 30s by service, repeat: 24h");
     slow(&mut world, "t", 20, 2_000);
-    world.breaker("d", State::Open { until: world.now });
+    world.breaker("d", BreakerState::Open { until: world.now });
     assert_eq!(world.told(30 + limits::ALERT_SILENT_FOR.as_secs() + 5).len(), 2);
 }
 
@@ -125,7 +125,7 @@ fn what_fires_shows_its_own_value() {
     let mut world = world("when: latency_p99 > 1s over 30s by service, repeat: 24h");
     slow(&mut world, "s", 20, 1_600);
     took(&mut world, "t", 20, 70);
-    world.breaker("d", State::Open { until: world.now });
+    world.breaker("d", BreakerState::Open { until: world.now });
     world.told(20);
     for _ in 0..60 {
         // The other service goes on, while nothing is let through to this one.
@@ -151,7 +151,7 @@ fn what_an_older_build_remembered_of_times_is_read_and_left() {
     let counts = [0_u64; 20];
     let steps = json!([{ "at": world.now, "counts": counts }, { "at": world.now, "counts": counts }]);
     memory["series"] = json!({ "service=s": { "before": [], "steps": steps, "last": counts } });
-    world.watch = Watch::new(&world.book, world.now);
+    world.watch = AlertWatch::new(&world.book, world.now);
     world.watch.restore(serde_json::from_value(saved).unwrap());
     world.figures = Figures::default();
     assert_eq!(world.told(60), [""; 0], "it still fires, and nobody is told again");

@@ -33,7 +33,7 @@ enum Act {
     TripByHand,
     ResetByHand,
     Adopt {
-        state: Phase,
+        state: BreakerPhase,
         /// By how much the record's generation exceeds the one before ours.
         newer: u64,
         opened_ms_ago: u64,
@@ -51,11 +51,11 @@ enum Model {
 impl Model {
     const CLOSED: Self = Self::Closed { made: 0, failed_at: Vec::new() };
 
-    const fn phase(&self) -> Phase {
+    const fn phase(&self) -> BreakerPhase {
         match self {
-            Self::Closed { .. } => Phase::Closed,
-            Self::Open { .. } => Phase::Open,
-            Self::HalfOpen { .. } => Phase::HalfOpen,
+            Self::Closed { .. } => BreakerPhase::Closed,
+            Self::Open { .. } => BreakerPhase::Open,
+            Self::HalfOpen { .. } => BreakerPhase::HalfOpen,
         }
     }
 
@@ -160,7 +160,7 @@ impl World {
         match self.breaker.admit(&self.settings, limit, self.now) {
             Admission::Allowed(permit) => {
                 assert!(allowed, "{:?} admits nobody", self.model);
-                assert_eq!(permit.is_probe(), self.model.phase() == Phase::HalfOpen);
+                assert_eq!(permit.is_probe(), self.model.phase() == BreakerPhase::HalfOpen);
                 self.out.push(Out {
                     permit: Some(permit),
                     era: self.era,
@@ -212,7 +212,7 @@ impl World {
                 }
             }
             (Model::Closed { made, failed_at }, Observation::Failure(end)) => {
-                if (self.settings.count(), end) == (Count::Call, CallEnd::WillRetry) {
+                if (self.settings.count(), end) == (CountingUnit::Call, CallEnd::WillRetry) {
                     return;
                 }
                 let is_forgotten =
@@ -238,8 +238,8 @@ impl World {
         }
     }
 
-    fn adopt(&mut self, state: Phase, newer: u64, opened_at: Timestamp, open_until: Timestamp) {
-        let record = Record {
+    fn adopt(&mut self, state: BreakerPhase, newer: u64, opened_at: Timestamp, open_until: Timestamp) {
+        let record = BreakerRecord {
             state,
             generation: Generation((self.generation + newer).saturating_sub(1)),
             opened_at: Some(opened_at),
@@ -247,15 +247,15 @@ impl World {
             ..self.breaker.record(&DependencyName::new("ntfy").expect("a name"), self.now)
         };
         let ours = (Generation(self.generation), self.model.phase());
-        let opened_later = state == Phase::Open && Some(opened_at) > self.model.opened_at();
+        let opened_later = state == BreakerPhase::Open && Some(opened_at) > self.model.opened_at();
         let is_newer =
             (record.generation, state) > ours || ((record.generation, state) == ours && opened_later);
         let adopted = self.breaker.adopt(&record, &self.settings, self.now);
-        let is_caught_up = is_newer && (ours.1, state) == (Phase::Closed, Phase::Closed);
+        let is_caught_up = is_newer && (ours.1, state) == (BreakerPhase::Closed, BreakerPhase::Closed);
         match adopted {
-            Adopted::Kept => assert!(!is_newer, "{record:?} is newer than {ours:?}"),
-            Adopted::CaughtUp => assert!(is_caught_up, "{record:?} is another state than {ours:?}"),
-            Adopted::Taken(told) => {
+            Adoption::Kept => assert!(!is_newer, "{record:?} is newer than {ours:?}"),
+            Adoption::CaughtUp => assert!(is_caught_up, "{record:?} is another state than {ours:?}"),
+            Adoption::Taken(told) => {
                 assert!(is_newer && !is_caught_up, "{record:?} tells nothing new to {ours:?}");
                 assert_eq!((told.from, told.to), (ours.1, state));
             }
@@ -267,9 +267,9 @@ impl World {
         if is_newer && !is_caught_up {
             let until = open_until.min(self.now + self.settings.open());
             self.model = match state {
-                Phase::Closed => Model::CLOSED,
-                Phase::HalfOpen => Model::HalfOpen { opened_at, successes: 0 },
-                Phase::Open => Model::Open { opened_at, until },
+                BreakerPhase::Closed => Model::CLOSED,
+                BreakerPhase::HalfOpen => Model::HalfOpen { opened_at, successes: 0 },
+                BreakerPhase::Open => Model::Open { opened_at, until },
             };
         }
     }
@@ -330,7 +330,7 @@ const LIMITS_MS: std::ops::Range<u64> = 28_000..34_000;
 
 fn any_act() -> impl Strategy<Value = Act> {
     let adopt = (
-        prop::sample::select(vec![Phase::Closed, Phase::HalfOpen, Phase::Open]),
+        prop::sample::select(vec![BreakerPhase::Closed, BreakerPhase::HalfOpen, BreakerPhase::Open]),
         0_u64..4,
         0_u64..3_000,
         0_u64..3_000,
@@ -366,7 +366,7 @@ fn any_settings() -> impl Strategy<Value = BreakerSettings> {
         }),
     ];
     let reset = prop::option::of((1_u64..3_000).prop_map(Duration::from_millis));
-    let counted = prop_oneof![Just(Count::Attempt), Just(Count::Call)];
+    let counted = prop_oneof![Just(CountingUnit::Attempt), Just(CountingUnit::Call)];
     (trip, 1_u64..2_000, 1_u32..4, prop::option::of(1_u32..5), reset, counted).prop_map(
         |(trip, open_ms, probes, close_after, reset, count)| {
             let open = Duration::from_millis(open_ms);

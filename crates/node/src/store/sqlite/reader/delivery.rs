@@ -1,9 +1,9 @@
-//! Reads a delivery with all that is shown of it, and the letter that it is if it is dead.
+//! Reads a delivery and its dead letter.
 
 use std::sync::Arc;
 
-use redrive_core::engine::story::Story;
-use redrive_core::engine::{Death, Followers};
+use redrive_core::engine::attempt_record::AttemptRecord;
+use redrive_core::engine::{DeadLetterInfo, SessionFollowers};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{CorrelationId, SessionKey};
 use redrive_core::ids::{DeliveryId, Receipt, Seq};
@@ -11,28 +11,25 @@ use redrive_core::letters::replay::ReplayId;
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
 
-use super::Look;
+use super::ReadView;
 use crate::store::letter::{LetterNumber, LetterView};
 use crate::store::sqlite::encode::{place, seq, time};
-use crate::store::sqlite::fault::Fault;
+use crate::store::sqlite::fault::{SqlFault, SqlResult};
 use crate::store::sqlite::rows;
 use crate::store::sqlite::schema::state;
 use crate::store::sqlite::sql::Sql;
-use crate::store::{Closed, DeliveryState, DeliveryView, derive};
+use crate::store::{DeliveryState, DeliveryView, LetterClosure, derive};
 
-/// How much of a delivery is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Depth {
-    /// What a list shows.
     Line,
-    /// Its attempts too.
-    Stories,
-    /// Its attempts, and its event's data.
+    Attempts,
+    /// Attempts and event data.
     All,
 }
 
-/// A dead one has a letter; `held` names the one whose turn it is, and a claim counts only while its replay is
-/// open. Data that are not asked for are not read either.
+/// `held` names the letter whose turn it is; a claim counts while its replay is open. Data are read only on
+/// request.
 pub(super) const DELIVERY: &str =
     "SELECT e.id, e.source, e.type, e.attributes, CASE WHEN ?2 THEN e.data ELSE x'' END,
         d.seq, d.content, d.queue, s.name, d.event, e.received_at, d.written_at, d.attempts, d.state, d.due_at,
@@ -46,17 +43,15 @@ pub(super) const DELIVERY: &str =
     LEFT JOIN held h ON h.lane = d.lane AND h.letter = d.seq
     LEFT JOIN imported i ON i.delivery = d.seq
     WHERE d.seq = ?1";
-const STORIES: &str = "SELECT story FROM attempts WHERE delivery = ?1 ORDER BY n";
+const ATTEMPTS: &str = "SELECT story FROM attempts WHERE delivery = ?1 ORDER BY n";
 
-impl Look<'_> {
-    /// The delivery at that place.
-    pub(super) fn delivery(&self, at: Seq, depth: Depth) -> Result<Option<DeliveryView>, Fault> {
+impl ReadView<'_> {
+    pub(super) fn delivery(&self, at: Seq, depth: Depth) -> SqlResult<Option<DeliveryView>> {
         let values = (place(at), depth == Depth::All);
         self.connection.first(DELIVERY, values, |row| self.view(row, &rows::event(row)?, depth))
     }
 
-    /// The dead letter at that place, if there is one.
-    pub(super) fn letter_at(&self, at: i64, depth: Depth) -> Result<Option<LetterView>, Fault> {
+    pub(super) fn letter_at(&self, at: i64, depth: Depth) -> SqlResult<Option<LetterView>> {
         let found = self.connection.first(DELIVERY, (at, depth == Depth::All), |row| {
             let Some(number) = row.get::<_, Option<i64>>(19)? else { return Ok(None) };
             let event = rows::event(row)?;
@@ -77,7 +72,7 @@ impl Look<'_> {
         Ok(found.flatten())
     }
 
-    fn view(&self, row: &Row<'_>, event: &Event, depth: Depth) -> Result<DeliveryView, Fault> {
+    fn view(&self, row: &Row<'_>, event: &Event, depth: Depth) -> SqlResult<DeliveryView> {
         let is_superseded = row.get::<_, i64>(13)? == state::SUPERSEDED;
         let linked = row.get::<_, Option<i64>>(18)?.map(|event| Receipt::of(seq(event)));
         Ok(DeliveryView {
@@ -98,15 +93,15 @@ impl Look<'_> {
             replays: row.get::<_, Option<u32>>(17)?.unwrap_or_default(),
             supersedes: linked.filter(|_| !is_superseded),
             stories: match depth {
-                Depth::Stories | Depth::All => self.stories(row)?,
+                Depth::Attempts | Depth::All => self.stories(row)?,
                 Depth::Line => Vec::new(),
             },
         })
     }
 
-    fn stories(&self, delivery: &Row<'_>) -> Result<Vec<Story>, Fault> {
+    fn stories(&self, delivery: &Row<'_>) -> SqlResult<Vec<AttemptRecord>> {
         let at: i64 = delivery.get(5)?;
-        let mut stories = self.connection.all(STORIES, [at], |row| rows::story(row, 0))?;
+        let mut stories = self.connection.all(ATTEMPTS, [at], |row| rows::story(row, 0))?;
         if delivery.get_ref(15)? != ValueRef::Null {
             stories.push(rows::story(delivery, 15)?);
         }
@@ -114,17 +109,17 @@ impl Look<'_> {
     }
 }
 
-/// How many wait behind it; nobody as long as another one before it holds the session.
-fn holds(row: &Row<'_>) -> Result<Option<u64>, Fault> {
+/// 0 while an earlier letter holds the session.
+fn holds(row: &Row<'_>) -> SqlResult<Option<u64>> {
     let behind = row.get::<_, Option<i64>>(30)?.unwrap_or_default().cast_unsigned();
     Ok((row.get::<_, i64>(13)? == state::HOLDING).then_some(behind))
 }
 
-fn replay_id(row: &Row<'_>, column: usize) -> Result<Option<ReplayId>, Fault> {
+fn replay_id(row: &Row<'_>, column: usize) -> SqlResult<Option<ReplayId>> {
     Ok(row.get::<_, Option<i64>>(column)?.map(|id| ReplayId(id.cast_unsigned())))
 }
 
-fn state_of(row: &Row<'_>) -> Result<DeliveryState, Fault> {
+fn state_of(row: &Row<'_>) -> SqlResult<DeliveryState> {
     let written_at = time(row.get(11)?);
     let closed = |how| DeliveryState::Closed { at: written_at, how };
     Ok(match row.get::<_, i64>(13)? {
@@ -133,25 +128,26 @@ fn state_of(row: &Row<'_>) -> Result<DeliveryState, Fault> {
         state::BEHIND => DeliveryState::Behind,
         state::DELIVERED => DeliveryState::Delivered { at: written_at },
         state::DEAD | state::HOLDING => {
-            let died_at = row.get::<_, Option<i64>>(20)?.ok_or(Fault::unreadable("a dead letter"))?;
+            let died_at = row.get::<_, Option<i64>>(20)?.ok_or(SqlFault::unreadable("a dead letter"))?;
             DeliveryState::Dead { at: time(died_at), death: Box::new(death(row)?) }
         }
-        state::SKIPPED => closed(Closed::Skipped),
-        state::PURGED => closed(Closed::Purged),
+        state::SKIPPED => closed(LetterClosure::Skipped),
+        state::PURGED => closed(LetterClosure::Purged),
         state::SUPERSEDED => {
-            let by = row.get::<_, Option<i64>>(18)?.ok_or(Fault::unreadable("what took a letter's place"))?;
-            closed(Closed::Superseded { by: Receipt::of(seq(by)) })
+            let by =
+                row.get::<_, Option<i64>>(18)?.ok_or(SqlFault::unreadable("the replacement of a letter"))?;
+            closed(LetterClosure::Superseded { by: Receipt::of(seq(by)) })
         }
-        _ => return Err(Fault::unreadable("a known state of a delivery")),
+        _ => return Err(SqlFault::unreadable("the state of a delivery")),
     })
 }
 
-fn death(row: &Row<'_>) -> Result<Death, Fault> {
+fn death(row: &Row<'_>) -> SqlResult<DeadLetterInfo> {
     let is_holding = row.get::<_, i64>(13)? == state::HOLDING;
-    Ok(Death {
+    Ok(DeadLetterInfo {
         name: row.get(27)?,
         consumer_group: row.get(28)?,
-        followers: if is_holding { Followers::Wait } else { Followers::GoOn },
+        followers: if is_holding { SessionFollowers::Wait } else { SessionFollowers::Continue },
         ..rows::death(row, 21)?
     })
 }

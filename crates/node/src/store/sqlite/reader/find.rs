@@ -1,11 +1,10 @@
-//! Finds letters in the order of their numbers, a bounded part at a time.
+//! Finds letters by number, a bounded part at a time.
 //!
-//! Letters of a session or a correlation id have an index of their own. Otherwise the kinds that fit are known
-//! beforehand: if they are few, or their letters rare, the letters of each are merged through the index of
-//! kinds; if not, going through all letters meets enough that fit.
+//! Session and correlation id have indexes. Otherwise the matching kinds are known: if they are few or rare, their
+//! letters are merged through the index of kinds; if not, a scan of all letters meets enough of them.
 //!
-//! Invariants: no letter is found twice, whatever dies or leaves between two parts; a part is bounded by what
-//! it looks at, not by what it finds, so that one look at the file never lasts for long.
+//! Invariants: no letter is found twice, whatever changes between parts; a part is bounded by what it examines,
+//! not by what it finds, so snapshots stay short.
 
 use std::collections::{BinaryHeap, VecDeque};
 use std::ops::{ControlFlow, Range};
@@ -15,45 +14,40 @@ use redrive_core::ids::DeliveryId;
 use redrive_core::time::Timestamp;
 use rusqlite::{CachedStatement, Connection, Row};
 
-use super::Look;
-use super::kinds::{AskedKinds, Detail, Kind, takes_all};
+use super::ReadView;
+use super::kinds::{KindCache, KindDetail, KindRow, takes_all};
 use crate::store::derive;
 use crate::store::letter::{LetterFilter, Poison, STEP_BYTES_MAX, Selection};
 use crate::store::sqlite::encode::nanos;
-use crate::store::sqlite::fault::Fault;
+use crate::store::sqlite::fault::{SqlFault, SqlResult};
 use crate::store::sqlite::rows;
-use crate::store::sqlite::select::{Letter, event_fits, has, is_delivery, is_in_event};
+use crate::store::sqlite::select::{LetterRef, event_fits, has, is_delivery, is_in_event};
 use crate::store::sqlite::sql::Sql;
 use crate::store::sqlite::state::Meta;
 
-/// So few kinds are merged, however many letters they have.
+/// Always merged, however many letters they have.
 const KINDS_FEW: usize = 64;
-/// More kinds are never merged: to find where each begins takes longer than to go through a part.
+/// Never merge more: finding each start costs more than scanning a part.
 const KINDS_MERGED_MAX: usize = 4_096;
-/// Letters are rare if only one of so many fits.
+/// Rare: fewer than one of so many letters match.
 const RARE: u64 = 16;
-/// Numbers of one kind that are read ahead.
 const READ_AHEAD: i64 = 16;
 
-/// What it costs to look at a letter, in steps through a table.
+/// Cost of examining a letter, in table steps.
 mod cost {
     pub(super) const WALKED: u32 = 1;
     pub(super) const MERGED: u32 = 3;
     pub(super) const OPENED: u32 = 6;
-    /// The bytes of data that are gone through in one step.
     pub(super) const BYTES_PER_STEP: usize = 512;
 }
 
-/// Which way to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    /// The latest first.
+pub(super) enum ScanOrder {
     Back,
-    /// The oldest first.
     Forth,
 }
 
-impl Way {
+impl ScanOrder {
     const fn order(self) -> &'static str {
         match self {
             Self::Back => "ORDER BY number DESC",
@@ -61,7 +55,6 @@ impl Way {
         }
     }
 
-    /// The larger, the sooner.
     const fn rank(self, number: i64) -> i64 {
         match self {
             Self::Back => number,
@@ -69,7 +62,7 @@ impl Way {
         }
     }
 
-    /// What is left of the numbers once that one was seen.
+    /// Numbers left after that one.
     fn rest(self, numbers: &Range<i64>, seen: i64) -> Range<i64> {
         match self {
             Self::Back => numbers.start..numbers.end.min(seen),
@@ -78,93 +71,87 @@ impl Way {
     }
 }
 
-/// A letter, as it stands in its row.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Found {
+pub(super) struct LetterRow {
     pub(super) number: i64,
     pub(super) delivery: i64,
     pub(super) kind: i64,
     pub(super) died_at: i64,
-    /// Its session's hash.
     pub(super) session: Option<i64>,
-    /// The replay that wants to send it, open or not.
+    /// The replay that claimed it, open or not.
     pub(super) claim: Option<i64>,
 }
 
 const COLUMNS: &str =
     "SELECT number, delivery, kind, died_at, session, claim, correlation, message FROM letters";
-/// Where no text is looked for, messages are left where they are.
+/// Without messages, where no text is searched.
 const COLUMNS_WITHOUT_TEXT: &str =
     "SELECT number, delivery, kind, died_at, session, claim, correlation FROM letters";
 pub(super) const BY_NUMBER: &str = "SELECT number, delivery, kind, died_at, session, claim, correlation, message FROM letters WHERE number = ?1";
 pub(super) const BY_DELIVERY: &str = "SELECT number, delivery, kind, died_at, session, claim, correlation, message FROM letters WHERE delivery = ?1";
-/// What tells more about a letter.
 pub(super) const OPEN: &str =
     "SELECT e.id, e.source, e.type, e.attributes, x'', CASE WHEN ?2 THEN e.data END, d.replays
     FROM deliveries d CROSS JOIN events e ON e.seq = d.event WHERE d.seq = ?1";
 
-/// All letters within a range of numbers.
-pub(super) fn all(way: Way) -> String {
+pub(super) fn all(way: ScanOrder) -> String {
     format!("{COLUMNS} WHERE number >= ?1 AND number < ?2 {}", way.order())
 }
 
-/// The same without their messages.
-pub(super) fn all_without_text(way: Way) -> String {
+pub(super) fn all_without_text(way: ScanOrder) -> String {
     format!("{COLUMNS_WITHOUT_TEXT} WHERE number >= ?1 AND number < ?2 {}", way.order())
 }
 
-/// Those of a session.
-pub(super) fn of_session(way: Way) -> String {
+pub(super) fn of_session(way: ScanOrder) -> String {
     format!("{COLUMNS} WHERE session = ?3 AND number >= ?1 AND number < ?2 {}", way.order())
 }
 
-/// Those with a correlation id.
-pub(super) fn of_correlation(way: Way) -> String {
+pub(super) fn of_correlation(way: ScanOrder) -> String {
     format!("{COLUMNS} WHERE correlation = ?3 AND number >= ?1 AND number < ?2 {}", way.order())
 }
 
-/// The numbers of those of a kind.
-pub(super) fn of_kind(way: Way) -> String {
+pub(super) fn of_kind(way: ScanOrder) -> String {
     let order = way.order();
     format!("SELECT number FROM letters WHERE kind = ?3 AND number >= ?1 AND number < ?2 {order} LIMIT ?4")
 }
 
-/// Where candidates come from.
-enum Source {
+enum LetterSource {
     All,
-    /// A statement, and the session or correlation id that it finds letters by.
+    /// Statement, and the hash of the session or correlation id.
     Keyed(String, i64),
     Kinds(Vec<i64>),
 }
 
-/// The kinds that fit.
-enum Kinds<'a> {
+enum KindSet<'a> {
     All,
     Known(Set<i64>),
-    /// They are asked for when a letter of them is met.
-    Asked(AskedKinds<'a>),
+    /// Checked when a letter of the kind is met.
+    Asked(KindCache<'a>),
 }
 
-impl Kinds<'_> {
-    /// Those of the filter; and the same as a list, if their letters are better merged than met.
-    fn known(look: &Look<'_>, filter: &LetterFilter, way: Way) -> Result<(Self, Option<Vec<i64>>), Fault> {
+impl KindSet<'_> {
+    /// Matching kinds; also as a list if merging is cheaper than scanning.
+    fn known(
+        look: &ReadView<'_>,
+        filter: &LetterFilter,
+        way: ScanOrder,
+    ) -> SqlResult<(Self, Option<Vec<i64>>)> {
         let (mut kinds, mut letters) = (Vec::new(), 0_u64);
-        look.each_kind(filter, Detail::Counters, |kind| {
+        look.each_kind(filter, KindDetail::Counters, |kind| {
             letters += kind.count()?;
             kinds.push(kind.id()?);
             Ok(())
         })?;
         let is_rare = letters.saturating_mul(RARE) < look.letters && kinds.len() <= KINDS_MERGED_MAX;
         let merges = match way {
-            Way::Back => is_rare || kinds.len() <= KINDS_FEW,
-            // Who goes this way wants all of them.
-            Way::Forth => is_rare,
+            ScanOrder::Back => is_rare || kinds.len() <= KINDS_FEW,
+            // This direction is used to read all of them.
+            ScanOrder::Forth => is_rare,
         };
         let set = kinds.iter().copied().collect();
         Ok((Self::Known(set), merges.then_some(kinds)))
     }
 
-    fn contain(&self, look: &Look<'_>, kind: i64) -> Result<bool, Fault> {
+    fn contain(&self, look: &ReadView<'_>, kind: i64) -> SqlResult<bool> {
         match self {
             Self::All => Ok(true),
             Self::Known(kinds) => Ok(kinds.contains(&kind)),
@@ -173,41 +160,38 @@ impl Kinds<'_> {
     }
 }
 
-/// The numbers that letters have which died within the filter's time.
+/// Range of letter numbers within the filter's time.
 pub(super) fn numbers(filter: &LetterFilter) -> Range<i64> {
     filter.from.map_or(0, nanos)..filter.until.map_or(i64::MAX, nanos)
 }
 
-/// Those of them that have died by then.
 pub(super) fn numbers_until(filter: &LetterFilter, died_until: Timestamp) -> Range<i64> {
     let Range { start, end } = numbers(filter);
     start..end.min(nanos(died_until).saturating_add(1))
 }
 
-/// What a command has found.
+/// Letters found for a command.
 #[derive(Debug, Default)]
-pub(in super::super) struct Looked {
-    /// Letters that are meant.
-    pub(in super::super) found: Vec<Letter>,
-    /// Letters that would be, were they not poison.
+pub(in super::super) struct SelectedLetters {
+    pub(in super::super) found: Vec<LetterRef>,
+    /// Matching letters left out as poison.
     pub(in super::super) poison: u64,
-    /// After which number to go on; none if there are no more.
+    /// Continue after this number; `None` at the end.
     pub(in super::super) upto: Option<i64>,
 }
 
-/// The letters of a selection beyond that number, the oldest first, for a command that changes them: no more than
-/// so many are found, and little more than that are looked at.
-pub(in super::super) fn look(
+/// Selects letters for a command, oldest first. Finds at most `rows_max` and examines little more.
+pub(in super::super) fn select_letters(
     connection: &Connection,
     selection: &Selection,
     after: i64,
     rows_max: usize,
-) -> Result<Looked, Fault> {
-    let look = Look::new(connection)?;
+) -> SqlResult<SelectedLetters> {
+    let look = ReadView::new(connection)?;
     let Selection { filter, letters, poison, died_until } = selection;
     let search = Search::for_step(&look, filter, numbers_until(filter, *died_until))?;
-    let (mut looked, mut poisons) = (Looked::default(), Map::default());
-    let mut add = |letter: Found| -> Result<ControlFlow<()>, Fault> {
+    let (mut looked, mut poisons) = (SelectedLetters::default(), Map::default());
+    let mut add = |letter: LetterRow| -> SqlResult<ControlFlow<()>> {
         let of_poison = match poisons.get(&letter.kind) {
             Some(known) => *known,
             None => look.kind(letter.kind, is_poison)?.unwrap_or_default(),
@@ -216,8 +200,8 @@ pub(in super::super) fn look(
         if of_poison && *poison == Poison::Left {
             looked.poison += 1;
         } else {
-            let Found { number, delivery, kind, claim, .. } = letter;
-            looked.found.push(Letter { number, delivery, kind, claim });
+            let LetterRow { number, delivery, kind, claim, .. } = letter;
+            looked.found.push(LetterRef { number, delivery, kind, claim });
         }
         let is_full = looked.found.len() == rows_max;
         Ok(if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
@@ -227,7 +211,7 @@ pub(in super::super) fn look(
         let steps_max = rows_max.saturating_mul(cost::MERGED as usize).saturating_add(for_texts);
         let steps_max = u32::try_from(steps_max).unwrap_or(u32::MAX);
         let upto = search.part(&look, Some(after), steps_max, &mut add)?;
-        return Ok(Looked { upto, ..looked });
+        return Ok(SelectedLetters { upto, ..looked });
     };
     let mut named = Vec::new();
     for id in ids {
@@ -243,114 +227,112 @@ pub(in super::super) fn look(
             break;
         }
     }
-    Ok(Looked { upto, ..looked })
+    Ok(SelectedLetters { upto, ..looked })
 }
 
-fn is_poison(kind: Kind<'_, '_>) -> Result<bool, Fault> {
+fn is_poison(kind: KindRow<'_, '_>) -> SqlResult<bool> {
     kind.is_poison()
 }
 
-/// A filter, made ready to look at letters.
 pub(super) struct Search<'a> {
     filter: &'a LetterFilter,
-    way: Way,
+    way: ScanOrder,
     numbers: Range<i64>,
     session: Option<i64>,
     correlation: Option<i64>,
-    /// The text that is looked for, in small letters.
+    /// Lower case.
     text: Option<String>,
-    kinds: Kinds<'a>,
-    source: Source,
+    kinds: KindSet<'a>,
+    source: LetterSource,
 }
 
 impl<'a> Search<'a> {
     pub(super) fn new(
-        look: &Look<'_>,
+        look: &ReadView<'_>,
         filter: &'a LetterFilter,
-        way: Way,
+        way: ScanOrder,
         numbers: Range<i64>,
-    ) -> Result<Self, Fault> {
+    ) -> SqlResult<Self> {
         let (kinds, merged) =
-            if takes_all(filter) { (Kinds::All, None) } else { Kinds::known(look, filter, way)? };
+            if takes_all(filter) { (KindSet::All, None) } else { KindSet::known(look, filter, way)? };
         Self::of_kinds(look, filter, way, numbers, (kinds, merged))
     }
 
-    /// One for a single step forth, which does not pay to look which kinds there are if they are many.
-    fn for_step(look: &Look<'_>, filter: &'a LetterFilter, numbers: Range<i64>) -> Result<Self, Fault> {
+    /// For a single step: with many kinds, listing them costs more than it saves.
+    fn for_step(look: &ReadView<'_>, filter: &'a LetterFilter, numbers: Range<i64>) -> SqlResult<Self> {
         let many = i64::try_from(KINDS_MERGED_MAX).expect("a few thousand");
         let are_many = look.connection.has("SELECT 1 FROM kinds LIMIT 1 OFFSET ?1", [many])?;
         if !are_many || filter.kinds.is_some() || takes_all(filter) {
-            return Self::new(look, filter, Way::Forth, numbers);
+            return Self::new(look, filter, ScanOrder::Forth, numbers);
         }
-        let kinds = Kinds::Asked(AskedKinds::new(look, filter)?);
-        Self::of_kinds(look, filter, Way::Forth, numbers, (kinds, None))
+        let kinds = KindSet::Asked(KindCache::new(look, filter)?);
+        Self::of_kinds(look, filter, ScanOrder::Forth, numbers, (kinds, None))
     }
 
     fn of_kinds(
-        look: &Look<'_>,
+        look: &ReadView<'_>,
         filter: &'a LetterFilter,
-        way: Way,
+        way: ScanOrder,
         numbers: Range<i64>,
-        (kinds, merged): (Kinds<'a>, Option<Vec<i64>>),
-    ) -> Result<Self, Fault> {
+        (kinds, merged): (KindSet<'a>, Option<Vec<i64>>),
+    ) -> SqlResult<Self> {
         let seed = Meta::load(look.connection)?.seed;
         let hash = |text: &String| derive::text_hash(seed, text);
         let (session, correlation) =
             (filter.session.as_ref().map(hash), filter.correlation_id.as_ref().map(hash));
         let source = match (session, correlation, merged) {
-            (Some(session), _, _) => Source::Keyed(of_session(way), session),
-            (None, Some(correlation), _) => Source::Keyed(of_correlation(way), correlation),
-            (None, None, Some(merged)) => Source::Kinds(merged),
-            (None, None, None) => Source::All,
+            (Some(session), _, _) => LetterSource::Keyed(of_session(way), session),
+            (None, Some(correlation), _) => LetterSource::Keyed(of_correlation(way), correlation),
+            (None, None, Some(merged)) => LetterSource::Kinds(merged),
+            (None, None, None) => LetterSource::All,
         };
         let text = filter.text.as_ref().map(|text| text.to_lowercase());
         Ok(Self { filter, way, numbers, session, correlation, text, kinds, source })
     }
 
-    /// One that goes through the latest letters as they are, without knowing what kinds there are: where kinds
-    /// are many, and what is wanted is not rare, that is quicker. None where something better is at hand.
-    pub(super) fn at_random(
-        look: &Look<'_>,
+    /// Scans the latest letters without listing kinds: faster where kinds are many and matches are frequent.
+    /// `None` if an index serves better.
+    pub(super) fn without_kinds(
+        look: &ReadView<'_>,
         filter: &'a LetterFilter,
         numbers: Range<i64>,
-    ) -> Result<Option<Self>, Fault> {
+    ) -> SqlResult<Option<Self>> {
         let LetterFilter { session, correlation_id, fingerprint, kinds, .. } = filter;
         let is_named = session.is_some() || correlation_id.is_some();
         if is_named || fingerprint.is_some() || kinds.is_some() || takes_all(filter) {
             return Ok(None);
         }
-        let kinds = Kinds::Asked(AskedKinds::new(look, filter)?);
-        Self::of_kinds(look, filter, Way::Back, numbers, (kinds, None)).map(Some)
+        let kinds = KindSet::Asked(KindCache::new(look, filter)?);
+        Self::of_kinds(look, filter, ScanOrder::Back, numbers, (kinds, None)).map(Some)
     }
 
-    /// Shows the next letters that fit, until told to stop or for so many steps; says after which number to go
-    /// on, or none at the end.
+    /// Shows matching letters until `show` breaks or the steps are used up; returns the number to continue after,
+    /// `None` at the end.
     pub(super) fn part(
         &self,
-        look: &Look<'_>,
+        look: &ReadView<'_>,
         after: Option<i64>,
         steps_max: u32,
-        show: &mut dyn FnMut(Found) -> Result<ControlFlow<()>, Fault>,
-    ) -> Result<Option<i64>, Fault> {
+        show: &mut dyn FnMut(LetterRow) -> SqlResult<ControlFlow<()>>,
+    ) -> SqlResult<Option<i64>> {
         let numbers = after.map_or(self.numbers.clone(), |seen| self.way.rest(&self.numbers, seen));
         if numbers.is_empty() {
             return Ok(None);
         }
-        let mut steps = Steps { left: steps_max };
+        let mut steps = StepBudget { left: steps_max };
         match &self.source {
-            Source::All => {
+            LetterSource::All => {
                 let sql = if self.text.is_some() { all(self.way) } else { all_without_text(self.way) };
                 self.walk(look, &sql, &[numbers.start, numbers.end], &mut steps, show)
             }
-            Source::Keyed(sql, key) => {
+            LetterSource::Keyed(sql, key) => {
                 self.walk(look, sql, &[numbers.start, numbers.end, *key], &mut steps, show)
             }
-            Source::Kinds(kinds) => self.merge(look, kinds, &numbers, &mut steps, show),
+            LetterSource::Kinds(kinds) => self.merge(look, kinds, &numbers, &mut steps, show),
         }
     }
 
-    /// The letter that is that delivery, if it fits.
-    pub(super) fn finds(&self, look: &Look<'_>, id: DeliveryId) -> Result<Option<Found>, Fault> {
+    pub(super) fn finds(&self, look: &ReadView<'_>, id: DeliveryId) -> SqlResult<Option<LetterRow>> {
         let Ok(place) = i64::try_from(id.seq().get()) else { return Ok(None) };
         if !is_delivery(look.connection, id)? {
             return Ok(None);
@@ -358,7 +340,7 @@ impl<'a> Search<'a> {
         let found = look.connection.first(BY_DELIVERY, [place], |row| {
             let found = read(row)?;
             let is_in_time = self.numbers.contains(&found.number);
-            let fits = is_in_time && self.fits(look, row, &found, &mut Steps { left: u32::MAX })?;
+            let fits = is_in_time && self.fits(look, row, &found, &mut StepBudget { left: u32::MAX })?;
             Ok(fits.then_some(found))
         })?;
         Ok(found.flatten())
@@ -366,12 +348,12 @@ impl<'a> Search<'a> {
 
     fn walk(
         &self,
-        look: &Look<'_>,
+        look: &ReadView<'_>,
         sql: &str,
         keys: &[i64],
-        steps: &mut Steps,
-        show: &mut dyn FnMut(Found) -> Result<ControlFlow<()>, Fault>,
-    ) -> Result<Option<i64>, Fault> {
+        steps: &mut StepBudget,
+        show: &mut dyn FnMut(LetterRow) -> SqlResult<ControlFlow<()>>,
+    ) -> SqlResult<Option<i64>> {
         let mut statement = look.connection.prepare_cached(sql)?;
         let mut rows = statement.query(rusqlite::params_from_iter(keys))?;
         while let Some(row) = rows.next()? {
@@ -386,17 +368,17 @@ impl<'a> Search<'a> {
 
     fn merge(
         &self,
-        look: &Look<'_>,
+        look: &ReadView<'_>,
         kinds: &[i64],
         numbers: &Range<i64>,
-        steps: &mut Steps,
-        show: &mut dyn FnMut(Found) -> Result<ControlFlow<()>, Fault>,
-    ) -> Result<Option<i64>, Fault> {
+        steps: &mut StepBudget,
+        show: &mut dyn FnMut(LetterRow) -> SqlResult<ControlFlow<()>>,
+    ) -> SqlResult<Option<i64>> {
         let mut by_number = look.connection.prepare_cached(BY_NUMBER)?;
-        let mut merge = Merge::new(look, kinds, self.way, numbers)?;
+        let mut merge = KindMerge::new(look, kinds, self.way, numbers)?;
         while let Some(number) = merge.next()? {
             let mut rows = by_number.query([number])?;
-            let row = rows.next()?.ok_or(Fault::unreadable("a dead letter"))?;
+            let row = rows.next()?.ok_or(SqlFault::unreadable("a dead letter"))?;
             let found = read(row)?;
             steps.take(cost::MERGED);
             if self.fits(look, row, &found, steps)? && show(found)?.is_break() || steps.are_over() {
@@ -406,8 +388,14 @@ impl<'a> Search<'a> {
         Ok(None)
     }
 
-    /// Whether a letter fits, the cheapest questions first.
-    fn fits(&self, look: &Look<'_>, row: &Row<'_>, found: &Found, steps: &mut Steps) -> Result<bool, Fault> {
+    /// Cheapest conditions first.
+    fn fits(
+        &self,
+        look: &ReadView<'_>,
+        row: &Row<'_>,
+        found: &LetterRow,
+        steps: &mut StepBudget,
+    ) -> SqlResult<bool> {
         if !self.kinds.contain(look, found.kind)?
             || self.session.is_some() && found.session != self.session
             || self.correlation.is_some() && row.get::<_, Option<i64>>(6)? != self.correlation
@@ -415,7 +403,7 @@ impl<'a> Search<'a> {
             return Ok(false);
         }
         let LetterFilter { session, correlation_id, replays_below, .. } = self.filter;
-        // Texts that the message has need not be looked for in the data.
+        // No need to search the data if the message matches.
         let text = self.text.as_ref().filter(|text| rows::text(row, 7).is_ok_and(|found| !has(found, text)));
         if session.is_none() && correlation_id.is_none() && replays_below.is_none() && text.is_none() {
             return Ok(true);
@@ -423,7 +411,7 @@ impl<'a> Search<'a> {
         steps.take(cost::OPENED);
         let mut statement = look.connection.prepare_cached(OPEN)?;
         let mut rows = statement.query((found.delivery, text.is_some()))?;
-        let row = rows.next()?.ok_or(Fault::unreadable("the delivery of a dead letter"))?;
+        let row = rows.next()?.ok_or(SqlFault::unreadable("the delivery of a dead letter"))?;
         let event = rows::event(row)?;
         let replays: u32 = row.get::<_, Option<u32>>(6)?.unwrap_or_default();
         if !event_fits(self.filter, &event, replays) {
@@ -436,8 +424,8 @@ impl<'a> Search<'a> {
     }
 }
 
-fn read(row: &Row<'_>) -> Result<Found, Fault> {
-    Ok(Found {
+fn read(row: &Row<'_>) -> SqlResult<LetterRow> {
+    Ok(LetterRow {
         number: row.get(0)?,
         delivery: row.get(1)?,
         kind: row.get(2)?,
@@ -447,12 +435,12 @@ fn read(row: &Row<'_>) -> Result<Found, Fault> {
     })
 }
 
-/// How much may still be looked at.
-struct Steps {
+/// Steps left.
+struct StepBudget {
     left: u32,
 }
 
-impl Steps {
+impl StepBudget {
     const fn take(&mut self, steps: u32) {
         self.left = self.left.saturating_sub(steps);
     }
@@ -462,36 +450,35 @@ impl Steps {
     }
 }
 
-/// The letters of several kinds, as one row of numbers.
-struct Merge<'a> {
+/// Merges the letters of several kinds by number.
+struct KindMerge<'a> {
     of_kind: CachedStatement<'a>,
-    way: Way,
+    way: ScanOrder,
     numbers: Range<i64>,
-    ahead: Vec<Ahead>,
-    /// The next number of each kind, by its rank, with where the kind is in `ahead`.
+    ahead: Vec<ReadAhead>,
+    /// Next number of each kind by rank, with its index in `ahead`.
     next: BinaryHeap<(i64, usize)>,
 }
 
-/// What was read of a kind beforehand.
-struct Ahead {
+struct ReadAhead {
     kind: i64,
     numbers: VecDeque<i64>,
 }
 
-impl<'a> Merge<'a> {
-    fn new(look: &Look<'a>, kinds: &[i64], way: Way, numbers: &Range<i64>) -> Result<Self, Fault> {
-        let ahead = kinds.iter().map(|kind| Ahead { kind: *kind, numbers: VecDeque::new() }).collect();
+impl<'a> KindMerge<'a> {
+    fn new(look: &ReadView<'a>, kinds: &[i64], way: ScanOrder, numbers: &Range<i64>) -> SqlResult<Self> {
+        let ahead = kinds.iter().map(|kind| ReadAhead { kind: *kind, numbers: VecDeque::new() }).collect();
         let of_kind = look.connection.prepare_cached(&of_kind(way))?;
         let mut merge = Self { of_kind, way, numbers: numbers.clone(), ahead, next: BinaryHeap::new() };
         for index in 0..kinds.len() {
-            // Most kinds of many are not looked at further.
+            // Most kinds are not examined further.
             merge.read_ahead(index, &numbers.clone(), 1)?;
             merge.offer(index);
         }
         Ok(merge)
     }
 
-    fn next(&mut self) -> Result<Option<i64>, Fault> {
+    fn next(&mut self) -> SqlResult<Option<i64>> {
         let Some((rank, index)) = self.next.pop() else { return Ok(None) };
         let number = self.way.rank(rank);
         if self.ahead[index].numbers.is_empty() {
@@ -502,7 +489,7 @@ impl<'a> Merge<'a> {
         Ok(Some(number))
     }
 
-    fn read_ahead(&mut self, index: usize, numbers: &Range<i64>, count: i64) -> Result<(), Fault> {
+    fn read_ahead(&mut self, index: usize, numbers: &Range<i64>, count: i64) -> SqlResult<()> {
         let ahead = &mut self.ahead[index];
         let mut rows = self.of_kind.query((numbers.start, numbers.end, ahead.kind, count))?;
         while let Some(row) = rows.next()? {

@@ -1,59 +1,52 @@
-//! Shows letters by their cause.
+//! Groups letters by cause.
 //!
-//! As far as a filter names what kinds differ in, their counters answer; within a time, the letters of those
-//! kinds are counted that lie on its borders. Only a filter that asks for more goes through letters, in several
-//! looks. A trend is always that of whole kinds, letters that have
-//! left since included.
+//! Counters of kinds answer filters on kinds. With a time range, only kinds that cross its borders are counted
+//! letter by letter. Other filters scan letters, in several snapshots. A trend covers whole kinds, including
+//! letters that have left.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 
 use redrive_core::hash::Map;
 use redrive_core::letters::fingerprint::Fingerprint;
 use redrive_core::time::Timestamp;
 
 use super::delivery::Depth;
-use super::find::{self, Search, Way};
-use super::kinds::{Detail, Kind};
-use super::survey::STEPS_PER_LOOK;
-use super::{Look, SqliteReader};
+use super::find::{self, ScanOrder, Search};
+use super::kinds::{KindDetail, KindRow};
+use super::{ReadView, SqliteReader};
 use crate::store::StoreError;
 use crate::store::letter::{GroupView, KindId, LetterFilter, LetterView, TREND_POINTS};
 use crate::store::sqlite::encode::time;
-use crate::store::sqlite::fault::Fault;
+use crate::store::sqlite::fault::SqlResult;
 use crate::store::sqlite::letters;
 use crate::store::sqlite::sql::Sql;
 
-/// With more kinds on the borders of a time, going through its letters takes less time.
+/// With more kinds on the border, a scan is faster.
 const KINDS_COUNTED_MAX: usize = 4_096;
-/// Letters that are counted in one look.
 const COUNTED_PER_LOOK: u64 = 500_000;
-/// Kinds of one cause that are looked at for its latest letter.
+/// Kinds searched for the latest letter of a cause.
 const SAMPLED_MAX: usize = 64;
-/// A number is at most so many nanoseconds after the death that it stands for, however many died at once.
+/// A letter's number exceeds its time of death by at most so many nanoseconds.
 const NUMBERS_LATE: i64 = 1_000_000;
 
-/// How many letters of a kind there are within a time, and the first and the last of them.
 pub(super) const COUNT: &str = "SELECT count(*), min(number), max(number) FROM letters
     WHERE kind = ?1 AND number >= ?2 AND number < ?3";
-/// The latest letter of a kind.
 pub(super) const LATEST: &str = "SELECT max(number) FROM letters WHERE kind = ?1";
-/// The deaths of a kind.
 pub(super) const TREND: &str = "SELECT span, deaths FROM trend WHERE kind = ?1 AND span > ?2 AND span <= ?3";
 
-/// What a filter finds of a kind.
 #[derive(Clone, Copy, Debug)]
-struct Share {
+struct KindShare {
     letters: u64,
     first_at: i64,
     last_at: i64,
-    /// The number of the latest; none if only the kind's counters were asked.
+    /// `None` if only counters were read.
     latest: Option<i64>,
 }
 
-impl Share {
-    fn whole(kind: Kind<'_, '_>) -> Result<Self, Fault> {
+impl KindShare {
+    fn whole(kind: KindRow<'_, '_>) -> SqlResult<Self> {
         let (first_at, last_at) = (kind.first_at()?, kind.last_at()?);
         Ok(Self { letters: kind.count()?, first_at, last_at, latest: None })
     }
@@ -68,18 +61,17 @@ impl Share {
     }
 }
 
-/// What a filter finds, by kind.
-enum Shares {
-    /// All letters of each kind.
+/// Matching letters by kind.
+enum KindShares {
     Whole,
-    /// So many of each; none of those that are not there.
-    Part(Map<i64, Share>),
+    /// Kinds that are absent have none.
+    Part(Map<i64, KindShare>),
 }
 
-impl Shares {
-    fn of(&self, kind: Kind<'_, '_>) -> Result<Option<Share>, Fault> {
+impl KindShares {
+    fn of(&self, kind: KindRow<'_, '_>) -> SqlResult<Option<KindShare>> {
         let share = match self {
-            Self::Whole => Some(Share::whole(kind)?),
+            Self::Whole => Some(KindShare::whole(kind)?),
             Self::Part(shares) => shares.get(&kind.id()?).copied(),
         };
         Ok(share.filter(|share| share.letters > 0))
@@ -100,40 +92,31 @@ pub(super) fn groups(
     } else if from.is_some() || until.is_some() {
         count(reader, filter)?
     } else {
-        Shares::Whole
+        KindShares::Whole
     };
-    reader.ask(|look| look.groups(filter, &shares, now, rows_max))
+    reader.read(|look| look.groups(filter, &shares, now, rows_max))
 }
 
-/// Goes through letters.
-fn walk(reader: &SqliteReader, filter: &LetterFilter) -> Result<Shares, StoreError> {
-    let search = reader.ask(|look| Search::new(look, filter, Way::Forth, find::numbers(filter)))?;
-    let mut shares: Map<i64, Share> = Map::default();
-    let mut after = None;
-    loop {
-        after = reader.ask(|look| {
-            search.part(look, after, STEPS_PER_LOOK, &mut |found| {
-                let (first_at, last_at) = (found.died_at, found.died_at);
-                let share = Share { letters: 1, first_at, last_at, latest: Some(found.number) };
-                shares.entry(found.kind).and_modify(|known| *known = known.and(share)).or_insert(share);
-                Ok(ControlFlow::Continue(()))
-            })
-        })?;
-        if after.is_none() {
-            return Ok(Shares::Part(shares));
-        }
-    }
+fn walk(reader: &SqliteReader, filter: &LetterFilter) -> Result<KindShares, StoreError> {
+    let search = reader.read(|look| Search::new(look, filter, ScanOrder::Forth, find::numbers(filter)))?;
+    let mut shares: Map<i64, KindShare> = Map::default();
+    search.each(reader, |_, found| {
+        let (first_at, last_at) = (found.died_at, found.died_at);
+        let share = KindShare { letters: 1, first_at, last_at, latest: Some(found.number) };
+        shares.entry(found.kind).and_modify(|known| *known = known.and(share)).or_insert(share);
+        Ok(())
+    })?;
+    Ok(KindShares::Part(shares))
 }
 
-/// Counts the letters of each kind within the filter's time; kinds that lie within it altogether are counted
-/// already.
-fn count(reader: &SqliteReader, filter: &LetterFilter) -> Result<Shares, StoreError> {
+/// Counts letters within the filter's time; kinds entirely within it use their counters.
+fn count(reader: &SqliteReader, filter: &LetterFilter) -> Result<KindShares, StoreError> {
     let numbers = find::numbers(filter);
     let mut shares = Map::default();
     let mut on_border: Vec<(i64, u64)> = Vec::new();
-    reader.ask(|look| {
-        look.each_kind(filter, Detail::Counters, |kind| {
-            let (id, whole) = (kind.id()?, Share::whole(kind)?);
+    reader.read(|look| {
+        look.each_kind(filter, KindDetail::Counters, |kind| {
+            let (id, whole) = (kind.id()?, KindShare::whole(kind)?);
             if whole.last_at + NUMBERS_LATE < numbers.start || whole.first_at >= numbers.end {
                 return Ok(());
             }
@@ -150,7 +133,7 @@ fn count(reader: &SqliteReader, filter: &LetterFilter) -> Result<Shares, StoreEr
     }
     let mut rest = on_border.into_iter().peekable();
     while rest.peek().is_some() {
-        reader.ask(|look| {
+        reader.read(|look| {
             let mut counted = 0;
             while counted < COUNTED_PER_LOOK
                 && let Some((id, letters)) = rest.next()
@@ -161,17 +144,17 @@ fn count(reader: &SqliteReader, filter: &LetterFilter) -> Result<Shares, StoreEr
             Ok(())
         })?;
     }
-    Ok(Shares::Part(shares))
+    Ok(KindShares::Part(shares))
 }
 
-impl Look<'_> {
-    fn share(&self, kind: i64, numbers: &Range<i64>) -> Result<Option<Share>, Fault> {
+impl ReadView<'_> {
+    fn share(&self, kind: i64, numbers: &Range<i64>) -> SqlResult<Option<KindShare>> {
         let values = (kind, numbers.start, numbers.end);
         let counted: Option<(i64, Option<i64>, Option<i64>)> =
             self.connection.first(COUNT, values, |row| Ok(row.try_into()?))?;
         let Some((letters, Some(first), Some(last))) = counted else { return Ok(None) };
         let died_at = "SELECT died_at FROM letters WHERE number = ?1";
-        Ok(Some(Share {
+        Ok(Some(KindShare {
             letters: letters.cast_unsigned(),
             first_at: self.connection.get(died_at, [first])?,
             last_at: self.connection.get(died_at, [last])?,
@@ -182,10 +165,10 @@ impl Look<'_> {
     fn groups(
         &self,
         filter: &LetterFilter,
-        shares: &Shares,
+        shares: &KindShares,
         now: Timestamp,
         rows_max: usize,
-    ) -> Result<Vec<GroupView>, Fault> {
+    ) -> SqlResult<Vec<GroupView>> {
         let mut causes: Vec<(Fingerprint, u64)> =
             self.letters_by_cause(filter, shares)?.into_iter().collect();
         let rank = |(cause, letters): &(Fingerprint, u64)| (Reverse(*letters), *cause);
@@ -205,20 +188,20 @@ impl Look<'_> {
     fn letters_by_cause(
         &self,
         filter: &LetterFilter,
-        shares: &Shares,
-    ) -> Result<Map<Fingerprint, u64>, Fault> {
+        shares: &KindShares,
+    ) -> SqlResult<Map<Fingerprint, u64>> {
         let mut by_cause: Map<Fingerprint, u64> = Map::default();
         match shares {
-            Shares::Whole => self.each_kind(filter, Detail::Cause, |kind| {
+            KindShares::Whole => self.each_kind(filter, KindDetail::Cause, |kind| {
                 *by_cause.entry(kind.fingerprint()?).or_default() += kind.count()?;
                 Ok(())
             })?,
-            Shares::Part(parts) => {
-                // What was found is known to fit; so few are quicker asked one by one.
+            KindShares::Part(parts) => {
+                // These kinds match; a few are faster to read one by one.
                 let kinds = || parts.keys().map(|id| KindId(id.cast_unsigned())).collect();
                 let found = LetterFilter { kinds: Some(kinds()), ..LetterFilter::default() };
                 let filter = if parts.len() <= KINDS_COUNTED_MAX { &found } else { filter };
-                self.each_kind(filter, Detail::Counters, |kind| {
+                self.each_kind(filter, KindDetail::Counters, |kind| {
                     if let Some(share) = shares.of(kind)? {
                         *by_cause.entry(kind.fingerprint()?).or_default() += share.letters;
                     }
@@ -229,19 +212,19 @@ impl Look<'_> {
         Ok(by_cause)
     }
 
-    /// All about a cause; none if the latest of its letters cannot be found.
+    /// `None` if its latest letter cannot be found.
     fn group(
         &self,
         filter: &LetterFilter,
         fingerprint: Fingerprint,
-        shares: &Shares,
+        shares: &KindShares,
         now: Timestamp,
-    ) -> Result<Option<GroupView>, Fault> {
+    ) -> SqlResult<Option<GroupView>> {
         let (mut queues, mut event_types) = (BTreeMap::new(), BTreeMap::new());
-        let (mut poison, mut trend) = (0, Trend::until(now));
-        let mut kinds: Vec<(i64, Share)> = Vec::new();
-        let mut whole: Option<Share> = None;
-        self.each_kind(filter, Detail::All, |kind| {
+        let (mut poison, mut trend) = (0, TrendPoints::until(now));
+        let mut kinds: Vec<(i64, KindShare)> = Vec::new();
+        let mut whole: Option<KindShare> = None;
+        self.each_kind(filter, KindDetail::All, |kind| {
             let Some(share) = shares.of(kind)? else { return Ok(()) };
             let id = kind.id()?;
             kinds.push((id, share));
@@ -270,8 +253,7 @@ impl Look<'_> {
         }))
     }
 
-    /// The latest letter of these kinds, each with what was found of it.
-    fn latest(&self, mut kinds: Vec<(i64, Share)>) -> Result<Option<i64>, Fault> {
+    fn latest(&self, mut kinds: Vec<(i64, KindShare)>) -> SqlResult<Option<i64>> {
         kinds.sort_unstable_by_key(|(id, share)| Reverse((share.last_at, *id)));
         let mut latest: Option<i64> = None;
         for (id, share) in kinds.into_iter().take(SAMPLED_MAX) {
@@ -287,12 +269,12 @@ impl Look<'_> {
         Ok(latest)
     }
 
-    fn letter_of(&self, number: i64) -> Result<Option<LetterView>, Fault> {
+    fn letter_of(&self, number: i64) -> SqlResult<Option<LetterView>> {
         let delivery = self.connection.find("SELECT delivery FROM letters WHERE number = ?1", [number])?;
         delivery.map_or(Ok(None), |delivery| self.letter_at(delivery, Depth::Line))
     }
 
-    fn add_trend(&self, kind: i64, trend: &mut Trend) -> Result<(), Fault> {
+    fn add_trend(&self, kind: i64, trend: &mut TrendPoints) -> SqlResult<()> {
         self.connection.each(TREND, (kind, trend.before, trend.last()), |row| {
             let index = usize::try_from(row.get::<_, i64>(0)? - trend.before - 1);
             let point = index.ok().and_then(|index| trend.points.get_mut(index));
@@ -303,14 +285,12 @@ impl Look<'_> {
     }
 }
 
-/// Deaths by span, up to now.
-struct Trend {
-    /// The span before the first.
+struct TrendPoints {
     before: i64,
     points: Vec<u64>,
 }
 
-impl Trend {
+impl TrendPoints {
     fn until(now: Timestamp) -> Self {
         let last = letters::span(now);
         let points = i64::try_from(TREND_POINTS).expect("a few hundred");

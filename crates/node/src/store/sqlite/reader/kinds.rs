@@ -1,7 +1,7 @@
-//! Reads kinds: which of them a filter may find letters of.
+//! Reads the kinds that a filter may match.
 //!
-//! Kinds are few as a rule, but nothing keeps them from being many: what SQL can sift it does, and no more
-//! columns are read than are asked for.
+//! Kinds are usually few, but nothing bounds them: SQL filters as much as it can, and only needed columns are
+//! read.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,52 +10,46 @@ use redrive_core::book::pattern::EventPattern;
 use redrive_core::hash::Map;
 use redrive_core::letters::envelope::Tier;
 use redrive_core::letters::fingerprint::Fingerprint;
-use redrive_core::policy::category::Code;
+use redrive_core::policy::category::FailureCode;
 use rusqlite::Row;
 use rusqlite::types::Value;
 
-use super::Look;
+use super::ReadView;
 use crate::store::letter::{KindId, KindView, LetterFilter};
 use crate::store::sqlite::encode::time;
-use crate::store::sqlite::fault::Fault;
+use crate::store::sqlite::fault::{SqlFault, SqlResult};
 use crate::store::sqlite::rows::{category, text, tier};
 use crate::store::sqlite::select::queue_fits;
 use crate::store::sqlite::sql::Sql;
 
-/// How much of a kind is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Detail {
-    /// Its cause and how many letters it has.
+pub(super) enum KindDetail {
     Cause,
-    /// What is counted.
     Counters,
-    /// All of it.
     All,
 }
 
-/// Which kinds a filter may find letters of, as SQL says it; of all kinds, most are passed over there.
+/// The SQL part of a filter on kinds.
 pub(super) struct KindQuery<'a> {
     pub(super) sql: String,
     values: Vec<Value>,
-    /// What SQL cannot say.
     pattern: Option<&'a EventPattern>,
 }
 
 impl<'a> KindQuery<'a> {
-    /// The query; none if no kind can fit.
     pub(super) fn new(
-        look: &Look<'_>,
+        look: &ReadView<'_>,
         filter: &'a LetterFilter,
-        detail: Detail,
-    ) -> Result<Option<Self>, Fault> {
+        detail: KindDetail,
+    ) -> SqlResult<Option<Self>> {
         let pattern = filter.event_type.as_ref().filter(|pattern| !pattern.is_exact());
         let columns = match (detail, pattern) {
-            (Detail::Cause, None) => "0, fingerprint, count",
-            (Detail::Cause | Detail::Counters, Some(_)) => {
+            (KindDetail::Cause, None) => "0, fingerprint, count",
+            (KindDetail::Cause | KindDetail::Counters, Some(_)) => {
                 "id, fingerprint, count, first_at, last_at, event_type"
             }
-            (Detail::Counters, None) => "id, fingerprint, count, first_at, last_at",
-            (Detail::All, _) => {
+            (KindDetail::Counters, None) => "id, fingerprint, count, first_at, last_at",
+            (KindDetail::All, _) => {
                 "id, fingerprint, count, first_at, last_at, event_type, queue, subscription, category, code,
                 failure_code, tier, name"
             }
@@ -100,7 +94,6 @@ impl<'a> KindQuery<'a> {
         self.values.push(value.into());
     }
 
-    /// Only that one of them.
     pub(super) fn only(&self, id: i64) -> Self {
         let mut query = Self { sql: self.sql.clone(), values: self.values.clone(), pattern: self.pattern };
         query.and("id = ?", id);
@@ -109,18 +102,17 @@ impl<'a> KindQuery<'a> {
 
     fn each(
         &self,
-        look: &Look<'_>,
-        show: &mut dyn FnMut(Kind<'_, '_>) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
+        look: &ReadView<'_>,
+        show: &mut dyn FnMut(KindRow<'_, '_>) -> SqlResult<()>,
+    ) -> SqlResult<()> {
         look.connection.each(&self.sql, rusqlite::params_from_iter(&self.values), |row| {
-            let kind = Kind(row);
+            let kind = KindRow(row);
             let fits = |pattern: &EventPattern| kind.event_type().map(|found| pattern.matches(found));
             if self.pattern.map_or(Ok(true), fits)? { show(kind) } else { Ok(()) }
         })
     }
 }
 
-/// Whether letters of any kind may fit.
 pub(super) fn takes_all(filter: &LetterFilter) -> bool {
     let LetterFilter { service, channel, name, subscription, category, code, .. } = filter;
     let LetterFilter { fingerprint, event_type, tier, kinds, .. } = filter;
@@ -129,19 +121,19 @@ pub(super) fn takes_all(filter: &LetterFilter) -> bool {
         && (event_type.is_none() && tier.is_none() && kinds.is_none())
 }
 
-/// Kinds that are asked one by one whether they fit, each once.
-pub(super) struct AskedKinds<'a> {
+/// Checks kinds one by one and remembers the result.
+pub(super) struct KindCache<'a> {
     query: Option<KindQuery<'a>>,
     known: RefCell<Map<i64, bool>>,
 }
 
-impl<'a> AskedKinds<'a> {
-    pub(super) fn new(look: &Look<'_>, filter: &'a LetterFilter) -> Result<Self, Fault> {
-        let query = KindQuery::new(look, filter, Detail::Counters)?;
+impl<'a> KindCache<'a> {
+    pub(super) fn new(look: &ReadView<'_>, filter: &'a LetterFilter) -> SqlResult<Self> {
+        let query = KindQuery::new(look, filter, KindDetail::Counters)?;
         Ok(Self { query, known: RefCell::default() })
     }
 
-    pub(super) fn contain(&self, look: &Look<'_>, id: i64) -> Result<bool, Fault> {
+    pub(super) fn contain(&self, look: &ReadView<'_>, id: i64) -> SqlResult<bool> {
         if let Some(known) = self.known.borrow().get(&id) {
             return Ok(*known);
         }
@@ -157,57 +149,56 @@ impl<'a> AskedKinds<'a> {
     }
 }
 
-/// A kind that is being looked at.
 #[derive(Clone, Copy)]
-pub(super) struct Kind<'a, 'b>(&'a Row<'b>);
+pub(super) struct KindRow<'a, 'b>(&'a Row<'b>);
 
-impl<'a> Kind<'a, '_> {
-    pub(super) fn event_type(self) -> Result<&'a str, Fault> {
+impl<'a> KindRow<'a, '_> {
+    pub(super) fn event_type(self) -> SqlResult<&'a str> {
         text(self.0, 5)
     }
 
-    fn number(self, column: usize) -> Result<i64, Fault> {
+    fn number(self, column: usize) -> SqlResult<i64> {
         Ok(self.0.get(column)?)
     }
 
-    pub(super) fn id(self) -> Result<i64, Fault> {
+    pub(super) fn id(self) -> SqlResult<i64> {
         self.number(0)
     }
 
-    pub(super) fn queue(self) -> Result<i64, Fault> {
+    pub(super) fn queue(self) -> SqlResult<i64> {
         self.number(6)
     }
 
-    pub(super) fn fingerprint(self) -> Result<Fingerprint, Fault> {
+    pub(super) fn fingerprint(self) -> SqlResult<Fingerprint> {
         Ok(Fingerprint(self.number(1)?.cast_unsigned()))
     }
 
-    pub(super) fn count(self) -> Result<u64, Fault> {
+    pub(super) fn count(self) -> SqlResult<u64> {
         Ok(self.number(2)?.cast_unsigned())
     }
 
-    pub(super) fn first_at(self) -> Result<i64, Fault> {
+    pub(super) fn first_at(self) -> SqlResult<i64> {
         self.number(3)
     }
 
-    pub(super) fn last_at(self) -> Result<i64, Fault> {
+    pub(super) fn last_at(self) -> SqlResult<i64> {
         self.number(4)
     }
 
-    pub(super) fn is_poison(self) -> Result<bool, Fault> {
+    pub(super) fn is_poison(self) -> SqlResult<bool> {
         Ok(text(self.0, 11)? == Tier::Poison.as_str())
     }
 
-    pub(super) fn view(self, look: &Look<'_>, subscriptions: &Subscriptions) -> Result<KindView, Fault> {
+    pub(super) fn view(self, look: &ReadView<'_>, subscriptions: &Subscriptions) -> SqlResult<KindView> {
         let subscription = subscriptions.0.get(&self.number(7)?);
         Ok(KindView {
             id: KindId(self.id()?.cast_unsigned()),
             queue: look.queue(self.queue()?)?.clone(),
-            subscription: subscription.ok_or(Fault::unreadable("the name of a subscription"))?.clone(),
+            subscription: subscription.ok_or(SqlFault::unreadable("the name of a subscription"))?.clone(),
             event_type: self.event_type()?.to_owned(),
             category: category(text(self.0, 8)?)?,
-            code: Code::reported(text(self.0, 9)?),
-            failure_code: Code::reported(text(self.0, 10)?),
+            code: FailureCode::reported(text(self.0, 9)?),
+            failure_code: FailureCode::reported(text(self.0, 10)?),
             tier: tier(text(self.0, 11)?)?,
             fingerprint: self.fingerprint()?,
             name: self.0.get(12)?,
@@ -218,38 +209,36 @@ impl<'a> Kind<'a, '_> {
     }
 }
 
-/// The names of subscriptions, by their number.
 pub(super) struct Subscriptions(BTreeMap<i64, String>);
 
-impl Look<'_> {
-    /// Shows each kind that has letters and that the filter may find some of.
+impl ReadView<'_> {
+    /// Shows each kind with letters that the filter may match.
     pub(super) fn each_kind(
         &self,
         filter: &LetterFilter,
-        detail: Detail,
-        mut show: impl FnMut(Kind<'_, '_>) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
+        detail: KindDetail,
+        mut show: impl FnMut(KindRow<'_, '_>) -> SqlResult<()>,
+    ) -> SqlResult<()> {
         let Some(query) = KindQuery::new(self, filter, detail)? else { return Ok(()) };
         match (&filter.kinds, filter.fingerprint) {
             (None, _) => query.each(self, &mut show),
             (Some(kinds), None) => {
                 kinds.iter().try_for_each(|id| query.only(id.0.cast_signed()).each(self, &mut show))
             }
-            // A cause has few kinds, and a list of them may be long.
+            // A cause has few kinds; the list may be long.
             (Some(kinds), Some(_)) => query.each(self, &mut |kind| {
                 if kinds.contains(&KindId(kind.id()?.cast_unsigned())) { show(kind) } else { Ok(()) }
             }),
         }
     }
 
-    /// A kind by its number.
     pub(super) fn kind<T>(
         &self,
         id: i64,
-        read: impl FnOnce(Kind<'_, '_>) -> Result<T, Fault>,
-    ) -> Result<Option<T>, Fault> {
+        read: impl FnOnce(KindRow<'_, '_>) -> SqlResult<T>,
+    ) -> SqlResult<Option<T>> {
         let any = LetterFilter::default();
-        let query = KindQuery::new(self, &any, Detail::All)?;
+        let query = KindQuery::new(self, &any, KindDetail::All)?;
         let Some(query) = query.map(|query| query.only(id)) else { return Ok(None) };
         let (mut read, mut found) = (Some(read), None);
         query.each(self, &mut |kind| {
@@ -259,7 +248,6 @@ impl Look<'_> {
         Ok(found)
     }
 
-    /// The numbers of the queues that a filter means.
     fn queues_of(&self, filter: &LetterFilter) -> Vec<String> {
         self.queues
             .iter()
@@ -268,24 +256,23 @@ impl Look<'_> {
             .collect()
     }
 
-    /// The kinds that the filter may find.
-    pub(super) fn kinds(&self, filter: &LetterFilter) -> Result<Vec<KindView>, Fault> {
+    pub(super) fn kinds(&self, filter: &LetterFilter) -> SqlResult<Vec<KindView>> {
         let subscriptions = self.subscriptions()?;
         let mut kinds = Vec::new();
-        self.each_kind(filter, Detail::All, |kind| {
+        self.each_kind(filter, KindDetail::All, |kind| {
             kinds.push(kind.view(self, &subscriptions)?);
             Ok(())
         })?;
         Ok(kinds)
     }
 
-    pub(super) fn subscriptions(&self) -> Result<Subscriptions, Fault> {
+    pub(super) fn subscriptions(&self) -> SqlResult<Subscriptions> {
         let names =
             self.connection.all("SELECT id, name FROM subscriptions", [], |row| Ok(row.try_into()?))?;
         Ok(Subscriptions(names.into_iter().collect()))
     }
 
-    fn subscription(&self, name: &str) -> Result<Option<i64>, Fault> {
+    fn subscription(&self, name: &str) -> SqlResult<Option<i64>> {
         self.connection.find("SELECT id FROM subscriptions WHERE name = ?1", [name])
     }
 }

@@ -1,4 +1,4 @@
-//! Lists letters, shows one, and gives them out whole.
+//! Lists, shows and exports letters.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -7,44 +7,43 @@ use redrive_core::ids::{DeliveryId, ServiceName};
 use redrive_core::letters::envelope::Tier;
 
 use super::delivery::Depth;
-use super::find::{self, Found, Search, Way};
-use super::{Look, SqliteReader};
+use super::find::{self, LetterRow, ScanOrder, Search};
+use super::{ReadView, SqliteReader};
 use crate::store::letter::{
     LetterFilter, LetterKey, LetterNumber, LetterPage, LetterQuery, LetterView, Poison, Selection,
 };
-use crate::store::sqlite::fault::Fault;
+use crate::store::sqlite::fault::SqlResult;
 use crate::store::sqlite::sql::Sql;
 use crate::store::{StoreError, derive};
 
-/// Steps of one look: about 20 ms of a slow machine.
+/// About 20 ms on a slow machine.
 pub(super) const STEPS_PER_LOOK: u32 = 10_000;
-/// Steps after which it pays to look which kinds there are.
-const STEPS_AT_RANDOM: u32 = 2_000;
-/// Letters that are given out whole in one look.
+/// After so many steps, listing the kinds pays off.
+const STEPS_WITHOUT_KINDS: u32 = 2_000;
+/// Exported letters per snapshot.
 const WHOLE_PER_LOOK: usize = 256;
-/// Letters that are looked up by their ids in one look.
+/// Ids looked up per snapshot.
 pub(super) const NAMED_PER_LOOK: usize = 2_000;
-/// Bytes of data after which a page of whole letters ends.
+/// Data bytes after which an export page ends.
 const WHOLE_BYTES_MAX: usize = 8 << 20;
 
-/// The lines of a page in the making.
-struct Lines {
-    found: Vec<Found>,
+struct LetterLines {
+    found: Vec<LetterRow>,
     rows_max: usize,
 }
 
-impl Lines {
-    /// One more than asked for shows that the page does not end the list.
+impl LetterLines {
+    /// One more than requested: the list continues.
     fn are_full(&self) -> bool {
         self.found.len() > self.rows_max
     }
 
-    fn add(&mut self, letter: Found) -> ControlFlow<()> {
+    fn add(&mut self, letter: LetterRow) -> ControlFlow<()> {
         self.found.push(letter);
         if self.are_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    fn shown(mut self, look: &Look<'_>, end: Option<i64>) -> Result<LetterPage, Fault> {
+    fn shown(mut self, look: &ReadView<'_>, end: Option<i64>) -> SqlResult<LetterPage> {
         let is_full = self.are_full();
         self.found.truncate(self.rows_max);
         let next = if is_full { self.found.last().map(|letter| letter.number) } else { end };
@@ -56,24 +55,24 @@ impl Lines {
     }
 }
 
-impl Look<'_> {
-    pub(super) fn letters(&self, query: &LetterQuery) -> Result<LetterPage, Fault> {
+impl ReadView<'_> {
+    pub(super) fn letters(&self, query: &LetterQuery) -> SqlResult<LetterPage> {
         let LetterQuery { filter, before, rows_max } = query;
         let numbers = find::numbers(filter);
-        let mut lines = Lines { found: Vec::new(), rows_max: *rows_max };
+        let mut lines = LetterLines { found: Vec::new(), rows_max: *rows_max };
         let mut end = before.map(number);
-        if let Some(search) = Search::at_random(self, filter, numbers.clone())? {
-            end = search.part(self, end, STEPS_AT_RANDOM, &mut |letter| Ok(lines.add(letter)))?;
+        if let Some(search) = Search::without_kinds(self, filter, numbers.clone())? {
+            end = search.part(self, end, STEPS_WITHOUT_KINDS, &mut |letter| Ok(lines.add(letter)))?;
             if end.is_none() || lines.are_full() {
                 return lines.shown(self, end);
             }
         }
-        let search = Search::new(self, filter, Way::Back, numbers)?;
+        let search = Search::new(self, filter, ScanOrder::Back, numbers)?;
         end = search.part(self, end, STEPS_PER_LOOK, &mut |letter| Ok(lines.add(letter)))?;
         lines.shown(self, end)
     }
 
-    pub(super) fn letter(&self, key: &LetterKey) -> Result<Option<LetterView>, Fault> {
+    pub(super) fn letter(&self, key: &LetterKey) -> SqlResult<Option<LetterView>> {
         match key {
             LetterKey::Delivery(id) => {
                 let Ok(at) = i64::try_from(id.seq().get()) else { return Ok(None) };
@@ -83,7 +82,7 @@ impl Look<'_> {
         }
     }
 
-    pub(super) fn imported_letters(&self, key: &str) -> Result<Vec<LetterView>, Fault> {
+    pub(super) fn imported_letters(&self, key: &str) -> SqlResult<Vec<LetterView>> {
         let services: BTreeSet<&ServiceName> = self.queues.values().map(|queue| &queue.service).collect();
         let of_services = services.into_iter().map(|service| derive::import_key(service, key));
         let mut letters = Vec::new();
@@ -95,30 +94,27 @@ impl Look<'_> {
     }
 }
 
-/// A number as SQLite counts; none is larger than the largest.
 fn number(number: LetterNumber) -> i64 {
     i64::try_from(number.0).unwrap_or(i64::MAX)
 }
 
-/// A page of whole letters in the making.
-struct Whole {
+struct ExportPage {
     page: LetterPage,
     rows_max: usize,
     bytes: usize,
 }
 
-impl Whole {
+impl ExportPage {
     fn is_full(&self) -> bool {
         self.page.letters.len() >= self.rows_max || self.bytes >= WHOLE_BYTES_MAX
     }
 
-    /// How many may be added in one look.
     fn room(&self) -> usize {
         WHOLE_PER_LOOK.min(self.rows_max - self.page.letters.len())
     }
 
-    /// Adds letters until it is full; gives the number of the last one if it was not the last of them.
-    fn add(&mut self, look: &Look<'_>, found: &[Found]) -> Result<Option<i64>, Fault> {
+    /// Adds letters until full; returns the last number added if some are left.
+    fn add(&mut self, look: &ReadView<'_>, found: &[LetterRow]) -> SqlResult<Option<i64>> {
         for (index, letter) in found.iter().enumerate() {
             let whole = look.letter_at(letter.delivery, Depth::All)?;
             self.bytes += whole.as_ref().map_or(0, |letter| letter.event.data.len());
@@ -131,27 +127,27 @@ impl Whole {
     }
 }
 
-/// Gives letters out whole, in several looks; a letter that leaves between two of them is left out.
+/// Uses several snapshots; a letter that leaves between them is left out.
 pub(super) fn export(
     reader: &SqliteReader,
     selection: &Selection,
     after: Option<LetterNumber>,
     rows_max: usize,
 ) -> Result<LetterPage, StoreError> {
-    let mut whole = Whole { page: LetterPage::default(), rows_max, bytes: 0 };
+    let mut whole = ExportPage { page: LetterPage::default(), rows_max, bytes: 0 };
     let Some(filter) = without_poison(selection) else { return Ok(whole.page) };
     let numbers = find::numbers_until(&filter, selection.died_until);
-    let search = reader.ask(|look| Search::new(look, &filter, Way::Forth, numbers))?;
+    let search = reader.read(|look| Search::new(look, &filter, ScanOrder::Forth, numbers))?;
     let mut after = after.map(number);
     if let Some(ids) = &selection.letters {
         return export_named(reader, &search, ids, after, whole);
     }
     while !whole.is_full() {
-        after = reader.ask(|look| {
+        after = reader.read(|look| {
             let (mut found, room) = (Vec::new(), whole.room());
             let end = search.part(look, after, STEPS_PER_LOOK, &mut |letter| {
                 found.push(letter);
-                // One more than there is room for shows that this is not the end.
+                // One more than fits: this is not the end.
                 Ok(if found.len() > room { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
             })?;
             let is_more = found.len() > room;
@@ -167,17 +163,16 @@ pub(super) fn export(
     Ok(whole.page)
 }
 
-/// Gives those of the named letters out that fit.
 fn export_named(
     reader: &SqliteReader,
     search: &Search<'_>,
     ids: &[DeliveryId],
     after: Option<i64>,
-    mut whole: Whole,
+    mut whole: ExportPage,
 ) -> Result<LetterPage, StoreError> {
-    let mut found: Vec<Found> = Vec::new();
+    let mut found: Vec<LetterRow> = Vec::new();
     for ids in ids.chunks(NAMED_PER_LOOK) {
-        reader.ask(|look| {
+        reader.read(|look| {
             for id in ids {
                 found.extend(search.finds(look, *id)?);
             }
@@ -188,8 +183,8 @@ fn export_named(
     found.sort_unstable_by_key(|letter| letter.number);
     found.dedup_by_key(|letter| letter.number);
     let mut rest = &found[..];
-    while let Some(last) = rest.get(..whole.room().min(rest.len())).and_then(<[Found]>::last) {
-        let end = reader.ask(|look| whole.add(look, &rest[..whole.room().min(rest.len())]))?;
+    while let Some(last) = rest.get(..whole.room().min(rest.len())).and_then(<[LetterRow]>::last) {
+        let end = reader.read(|look| whole.add(look, &rest[..whole.room().min(rest.len())]))?;
         let end = end.unwrap_or(last.number);
         rest = &rest[rest.partition_point(|letter| letter.number <= end)..];
         if whole.is_full() {
@@ -200,7 +195,7 @@ fn export_named(
     Ok(whole.page)
 }
 
-/// The filter that leaves poison out where it is not meant; none if nothing is left.
+/// `None` if nothing can match.
 fn without_poison(selection: &Selection) -> Option<LetterFilter> {
     let filter = selection.filter.clone();
     match (selection.poison, filter.tier) {

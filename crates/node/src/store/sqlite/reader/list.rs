@@ -1,10 +1,9 @@
-//! Lists deliveries, the latest first, a bounded part at a time.
+//! Lists deliveries, latest first, a bounded part at a time.
 //!
-//! What waits or is dead has an index by its place, queue by queue, and the queues are merged; of what is
-//! delivered there is so much that going through all deliveries meets it. What is asked of events is looked up
-//! one by one.
+//! Waiting and dead deliveries have an index per queue, and the queues are merged. Delivered ones are so many that
+//! a scan meets them. Events are looked up one by one.
 //!
-//! Invariant: a part is bounded by what it looks at, not by what it finds.
+//! Invariant: a part is bounded by what it examines, not by what it finds.
 
 use std::collections::{BinaryHeap, VecDeque};
 use std::ops::ControlFlow;
@@ -12,84 +11,82 @@ use std::ops::ControlFlow;
 use rusqlite::Row;
 
 use super::delivery::Depth;
-use super::{Look, ROWS_PER_LOOK};
+use super::{ROWS_PER_LOOK, ReadView};
 use crate::store::sqlite::encode::seq;
-use crate::store::sqlite::fault::Fault;
+use crate::store::sqlite::fault::{SqlFault, SqlResult};
 use crate::store::sqlite::rows;
 use crate::store::sqlite::schema::state;
 use crate::store::sqlite::sql::Sql;
-use crate::store::{Filter, LOOKED_AT_MAX, Listed, StateName};
+use crate::store::{DeliveryFilter, DeliveryPage, DeliveryStateName, SCANNED_MAX};
 
-/// What it costs to look an event up, in deliveries that are met on the way.
+/// Cost of an event lookup, in scanned deliveries.
 const EVENT_COST: u64 = 5;
-/// Places of one queue that are read ahead.
 const READ_AHEAD: i64 = 64;
 
 pub(in super::super) const READY: &str =
     "SELECT seq, 0 FROM deliveries WHERE queue = ?1 AND state = 0 AND seq < ?2 ORDER BY seq DESC LIMIT ?3";
-/// Those that wait for their time or for another.
+/// Due, or behind another delivery.
 pub(in super::super) const PATIENT: &str = "SELECT seq, state FROM deliveries INDEXED BY patient
     WHERE queue = ?1 AND state IN (1, 2) AND seq < ?2 ORDER BY seq DESC LIMIT ?3";
 pub(in super::super) const DEAD: &str =
     "SELECT seq, 4 FROM deliveries WHERE queue = ?1 AND state = 4 AND seq < ?2 ORDER BY seq DESC LIMIT ?3";
 pub(in super::super) const HOLDING: &str =
     "SELECT seq, -1 FROM deliveries WHERE queue = ?1 AND state = -1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3";
-/// All of them.
 const ALL: &str = "SELECT seq, state, queue FROM deliveries WHERE seq < ?1 ORDER BY seq DESC LIMIT ?2";
-/// All of them with what their events say.
 pub(in super::super) const ALL_WITH_EVENTS: &str =
     "SELECT e.id, e.source, e.type, e.attributes, x'', d.seq, d.state, d.queue
     FROM deliveries d CROSS JOIN events e ON e.seq = d.event WHERE d.seq < ?1 ORDER BY d.seq DESC LIMIT ?2";
-/// What the event of one says.
 pub(in super::super) const EVENT: &str = "SELECT e.id, e.source, e.type, e.attributes, x''
     FROM deliveries d CROSS JOIN events e ON e.seq = d.event WHERE d.seq = ?1";
 
-/// How many a list may look at. Events that are looked up one by one, all over the file, cost several times
-/// as much as those that are met on the way.
-pub(super) const fn looked_at_max(filter: &Filter) -> u64 {
+/// Event lookups all over the file cost several times as much as a scan.
+pub(super) const fn looked_at_max(filter: &DeliveryFilter) -> u64 {
     if filter.asks_for_events() && selects(filter.state).is_some() {
-        LOOKED_AT_MAX / EVENT_COST
+        SCANNED_MAX / EVENT_COST
     } else {
-        LOOKED_AT_MAX
+        SCANNED_MAX
     }
 }
 
-/// What leads to deliveries of that state, if anything does.
-const fn selects(state: Option<StateName>) -> Option<&'static [&'static str]> {
+/// Indexed queries for that state, if there are any.
+const fn selects(state: Option<DeliveryStateName>) -> Option<&'static [&'static str]> {
     match state {
-        Some(StateName::Ready) => Some(&[READY]),
-        Some(StateName::Due | StateName::Behind) => Some(&[PATIENT]),
-        Some(StateName::Dead) => Some(&[DEAD, HOLDING]),
-        Some(StateName::Delivered | StateName::Closed) | None => None,
+        Some(DeliveryStateName::Ready) => Some(&[READY]),
+        Some(DeliveryStateName::Due | DeliveryStateName::Behind) => Some(&[PATIENT]),
+        Some(DeliveryStateName::Dead) => Some(&[DEAD, HOLDING]),
+        Some(DeliveryStateName::Delivered | DeliveryStateName::Closed) | None => None,
     }
 }
 
-impl Look<'_> {
-    /// A part of a list, which looks at no more than so many.
-    pub(super) fn list(&self, filter: &Filter, looked_at_max: u64, depth: Depth) -> Result<Listed, Fault> {
+impl ReadView<'_> {
+    pub(super) fn list(
+        &self,
+        filter: &DeliveryFilter,
+        looked_at_max: u64,
+        depth: Depth,
+    ) -> SqlResult<DeliveryPage> {
         let wanted = self.queues.iter().filter(|(_, name)| filter.takes_queue(name));
         let queues: Vec<i64> = wanted.map(|(id, _)| *id).collect();
         if queues.is_empty() {
-            return Ok(Listed::default());
+            return Ok(DeliveryPage::default());
         }
-        // Anybody may ask for what comes before any id.
+        // Callers may pass any number.
         let before = filter.before.map_or(i64::MAX, |seq| i64::try_from(seq.get()).unwrap_or(i64::MAX));
         let looks_max = i64::try_from(looked_at_max).unwrap_or(i64::MAX).min(ROWS_PER_LOOK);
-        let mut found = Found { filter, looks_max, looks: 0, places: Vec::new(), next: None };
+        let mut found = ListProgress { filter, looks_max, looks: 0, places: Vec::new(), next: None };
         match selects(filter.state) {
             Some(selects) => self.merge(&queues, selects, before, &mut found)?,
             None => self.scan(&queues, before, &mut found)?,
         }
-        let Found { looks, places, next, .. } = found;
+        let ListProgress { looks, places, next, .. } = found;
         let mut deliveries = Vec::with_capacity(places.len());
         for place in places {
             deliveries.extend(self.delivery(seq(place), depth)?);
         }
-        Ok(Listed { deliveries, next: next.map(seq), looked_at: looks.unsigned_abs() })
+        Ok(DeliveryPage { deliveries, next: next.map(seq), looked_at: looks.unsigned_abs() })
     }
 
-    /// Goes through all deliveries backwards.
-    fn scan(&self, queues: &[i64], before: i64, found: &mut Found<'_>) -> Result<(), Fault> {
+    fn scan(&self, queues: &[i64], before: i64, found: &mut ListProgress<'_>) -> SqlResult<()> {
         let asks_for_events = found.filter.asks_for_events();
         let (select, first) = if asks_for_events { (ALL_WITH_EVENTS, 5) } else { (ALL, 0) };
         let mut statement = self.connection.prepare_cached(select)?;
@@ -107,17 +104,16 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// Goes through those of some queues backwards, as one row of places.
     fn merge(
         &self,
         queues: &[i64],
         selects: &[&'static str],
         before: i64,
-        found: &mut Found<'_>,
-    ) -> Result<(), Fault> {
+        found: &mut ListProgress<'_>,
+    ) -> SqlResult<()> {
         let pairs = queues.iter().flat_map(|queue| selects.iter().map(move |select| (*queue, *select)));
-        let mut sources: Vec<Source> =
-            pairs.map(|(queue, select)| Source { queue, select, ahead: VecDeque::new() }).collect();
+        let mut sources: Vec<QueueCursor> =
+            pairs.map(|(queue, select)| QueueCursor { queue, select, ahead: VecDeque::new() }).collect();
         let mut heads = BinaryHeap::new();
         for (index, source) in sources.iter_mut().enumerate() {
             heads.extend(source.next(self, before)?.map(|(place, state)| (place, state, index)));
@@ -126,7 +122,7 @@ impl Look<'_> {
             let mut fits = found.takes_state(state);
             if fits && found.filter.asks_for_events() {
                 let takes = self.connection.first(EVENT, [place], |row| takes_event(found.filter, row))?;
-                fits = takes.ok_or(Fault::unreadable("the event of a delivery"))?;
+                fits = takes.ok_or(SqlFault::unreadable("the event of a delivery"))?;
             }
             found.places.extend(fits.then_some(place));
             if found.looked_at(place).is_break() {
@@ -138,22 +134,20 @@ impl Look<'_> {
     }
 }
 
-/// What was found so far.
-struct Found<'a> {
-    filter: &'a Filter,
+struct ListProgress<'a> {
+    filter: &'a DeliveryFilter,
     looks_max: i64,
     looks: i64,
     places: Vec<i64>,
-    /// Before which place to go on.
     next: Option<i64>,
 }
 
-impl Found<'_> {
+impl ListProgress<'_> {
     fn takes_state(&self, state: i64) -> bool {
         self.filter.state.is_none_or(|wanted| codes(wanted).contains(&state))
     }
 
-    /// Counts a delivery that was looked at; breaks when it is time to stop.
+    /// Breaks when the part is complete.
     fn looked_at(&mut self, place: i64) -> ControlFlow<()> {
         self.looks += 1;
         if self.places.len() >= self.filter.rows_max || self.looks >= self.looks_max {
@@ -164,16 +158,14 @@ impl Found<'_> {
     }
 }
 
-/// The deliveries of one queue in one state.
-struct Source {
+struct QueueCursor {
     queue: i64,
     select: &'static str,
     ahead: VecDeque<(i64, i64)>,
 }
 
-impl Source {
-    /// The next place and its state, the last one being that.
-    fn next(&mut self, look: &Look<'_>, last: i64) -> Result<Option<(i64, i64)>, Fault> {
+impl QueueCursor {
+    fn next(&mut self, look: &ReadView<'_>, last: i64) -> SqlResult<Option<(i64, i64)>> {
         if self.ahead.is_empty() {
             let values = (self.queue, last, READ_AHEAD);
             self.ahead = look.connection.all(self.select, values, |row| Ok(row.try_into()?))?.into();
@@ -182,9 +174,8 @@ impl Source {
     }
 }
 
-/// Whether an event is one that is asked for, the cheapest questions first: most are not, and need not be read
-/// whole.
-fn takes_event(filter: &Filter, row: &Row<'_>) -> Result<bool, Fault> {
+/// Cheapest conditions first: most events do not match and need not be decoded.
+fn takes_event(filter: &DeliveryFilter, row: &Row<'_>) -> SqlResult<bool> {
     let event_type = rows::text(row, 2)?;
     if filter.event_type.as_ref().is_some_and(|pattern| !pattern.matches(event_type)) {
         return Ok(false);
@@ -202,14 +193,13 @@ fn has(bytes: &[u8], wanted: &[u8]) -> bool {
     !wanted.is_empty() && bytes.windows(wanted.len()).any(|window| window == wanted)
 }
 
-/// The numbers that stand for a state.
-const fn codes(state: StateName) -> &'static [i64] {
+const fn codes(state: DeliveryStateName) -> &'static [i64] {
     match state {
-        StateName::Ready => &[state::READY],
-        StateName::Due => &[state::DUE],
-        StateName::Behind => &[state::BEHIND],
-        StateName::Delivered => &[state::DELIVERED],
-        StateName::Dead => &[state::DEAD, state::HOLDING],
-        StateName::Closed => &[state::SKIPPED, state::SUPERSEDED, state::PURGED],
+        DeliveryStateName::Ready => &[state::READY],
+        DeliveryStateName::Due => &[state::DUE],
+        DeliveryStateName::Behind => &[state::BEHIND],
+        DeliveryStateName::Delivered => &[state::DELIVERED],
+        DeliveryStateName::Dead => &[state::DEAD, state::HOLDING],
+        DeliveryStateName::Closed => &[state::SKIPPED, state::SUPERSEDED, state::PURGED],
     }
 }

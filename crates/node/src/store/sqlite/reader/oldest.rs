@@ -1,29 +1,26 @@
-//! Since when the oldest of each queue wait or are dead: a look at the front of an index each, however long the
-//! index is.
+//! Age of the oldest delivery and letter of each queue, from the front of an index.
 
 use std::collections::BTreeMap;
 
 use redrive_core::engine::QueueName;
 
-use super::Look;
+use super::ReadView;
 use crate::store::Oldest;
 use crate::store::sqlite::encode::time;
-use crate::store::sqlite::fault::Fault;
+use crate::store::sqlite::fault::SqlResult;
 use crate::store::sqlite::sql::Sql;
 
-/// The first of those that may start.
 pub(in super::super) const FIRST_READY: &str =
     "SELECT seq FROM deliveries WHERE queue = ?1 AND state = 0 ORDER BY seq LIMIT 1";
-/// The first of those that wait for their time or for another.
+/// Due, or behind another delivery.
 pub(in super::super) const FIRST_PATIENT: &str =
     "SELECT seq FROM deliveries WHERE queue = ?1 AND state IN (1, 2) ORDER BY seq LIMIT 1";
-/// When the event of a delivery was accepted.
 pub(in super::super) const ACCEPTED_AT: &str =
     "SELECT e.received_at FROM deliveries d CROSS JOIN events e ON e.seq = d.event WHERE d.seq = ?1";
-/// When the first letter of each queue died; kinds are few, and know that of theirs.
+/// From the counters of kinds.
 const FIRST_DEATHS: &str = "SELECT queue, min(first_at) FROM kinds WHERE count > 0 GROUP BY queue";
 
-pub(super) fn oldest(look: &Look<'_>) -> Result<BTreeMap<QueueName, Oldest>, Fault> {
+pub(super) fn oldest(look: &ReadView<'_>) -> SqlResult<BTreeMap<QueueName, Oldest>> {
     let mut queues: BTreeMap<QueueName, Oldest> = BTreeMap::new();
     for (id, name) in &look.queues {
         let mut first: Option<i64> = None;

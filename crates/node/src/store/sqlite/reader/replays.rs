@@ -1,4 +1,4 @@
-//! Shows replays, sessions that are held, and what is on record.
+//! Reads replays, held sessions and the audit log.
 
 use std::collections::BinaryHeap;
 
@@ -6,43 +6,37 @@ use redrive_core::event::attribute::SessionKey;
 use redrive_core::ids::DeliveryId;
 use redrive_core::letters::replay::ReplayId;
 
-use super::{Look, SqliteReader, limit};
+use super::{ReadView, SqliteReader, limit};
 use crate::store::StoreError;
 use crate::store::letter::{AuditRecord, HeldCursor, HeldPage, HeldSession, ReplayView};
 use crate::store::sqlite::encode::{seq, time};
-use crate::store::sqlite::fault::Fault;
+use crate::store::sqlite::fault::SqlResult;
 use crate::store::sqlite::replay::{VIEW, view};
 use crate::store::sqlite::rows;
 use crate::store::sqlite::sql::Sql;
 
-/// Held sessions that are read in one look.
 const HELD_PER_LOOK: usize = 50_000;
-/// Held sessions that are shown in one look.
 const SHOWN_PER_LOOK: usize = 1_000;
 
 pub(super) const AUDIT: &str = "SELECT number, at, act, what, letters, note, done_by FROM audit WHERE number < ?1 ORDER BY number DESC LIMIT ?2";
 pub(super) const HELD: &str =
     "SELECT lane, letter, since, behind FROM held WHERE lane > ?1 ORDER BY lane LIMIT ?2";
-/// What is shown of a letter that holds its session, dead or on its way.
+/// The letter that holds a session, dead or being replayed.
 pub(super) const HOLDER: &str = "SELECT e.id, e.source, e.type, e.attributes, x'', d.seq, d.content, d.queue
     FROM deliveries d CROSS JOIN events e ON e.seq = d.event WHERE d.seq = ?1";
 
-impl Look<'_> {
-    pub(super) fn replay(&self, id: ReplayId) -> Result<Option<ReplayView>, Fault> {
+impl ReadView<'_> {
+    pub(super) fn replay(&self, id: ReplayId) -> SqlResult<Option<ReplayView>> {
         let found = self.replays(Some(ReplayId(id.0.saturating_add(1))), 1)?;
         Ok(found.into_iter().find(|replay| replay.id == id))
     }
 
-    pub(super) fn replays(
-        &self,
-        before: Option<ReplayId>,
-        rows_max: usize,
-    ) -> Result<Vec<ReplayView>, Fault> {
+    pub(super) fn replays(&self, before: Option<ReplayId>, rows_max: usize) -> SqlResult<Vec<ReplayView>> {
         let values = (super::before(before.map(|id| id.0)), limit(rows_max));
         self.connection.all(&replays_before(), values, view)
     }
 
-    pub(super) fn audit(&self, before: Option<u64>, rows_max: usize) -> Result<Vec<AuditRecord>, Fault> {
+    pub(super) fn audit(&self, before: Option<u64>, rows_max: usize) -> SqlResult<Vec<AuditRecord>> {
         self.connection.all(AUDIT, (super::before(before), limit(rows_max)), |row| {
             Ok(AuditRecord {
                 number: row.get::<_, i64>(0)?.cast_unsigned(),
@@ -56,7 +50,7 @@ impl Look<'_> {
         })
     }
 
-    fn held_session(&self, held: &Held) -> Result<Option<HeldSession>, Fault> {
+    fn held_session(&self, held: &HeldRow) -> SqlResult<Option<HeldSession>> {
         self.connection.first(HOLDER, [held.letter], |row| {
             let event = rows::event(row)?;
             Ok(HeldSession {
@@ -70,44 +64,41 @@ impl Look<'_> {
         })
     }
 
-    /// Held sessions beyond a lane, in the order of the store.
-    fn held_after(&self, lane: i64, rows_max: i64) -> Result<Vec<Held>, Fault> {
+    fn held_after(&self, lane: i64, rows_max: i64) -> SqlResult<Vec<HeldRow>> {
         self.connection.all(HELD, (lane, rows_max), |row| {
             let (lane, letter, since, behind) = row.try_into()?;
-            Ok(Held { since, lane, letter, behind })
+            Ok(HeldRow { since, lane, letter, behind })
         })
     }
 }
 
-/// Replays before one, the latest first.
 pub(super) fn replays_before() -> String {
     format!("{VIEW} WHERE id < ?1 ORDER BY id DESC LIMIT ?2")
 }
 
-/// A row of held sessions; those held for longer come first.
+/// Ordered by `since`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Held {
+pub(super) struct HeldRow {
     since: i64,
     lane: i64,
     pub(super) letter: i64,
     behind: i64,
 }
 
-/// Shows all held sessions, in several looks.
-pub(super) fn each_held(reader: &SqliteReader, mut show: impl FnMut(Held)) -> Result<(), StoreError> {
+pub(super) fn each_held(reader: &SqliteReader, mut show: impl FnMut(HeldRow)) -> Result<(), StoreError> {
     let mut after = Some(i64::MIN);
     while let Some(from) = after {
-        let held = reader.ask(|look| look.held_after(from, limit(HELD_PER_LOOK)))?;
+        let held = reader.read(|look| look.held_after(from, limit(HELD_PER_LOOK)))?;
         after = held.last().filter(|_| held.len() == HELD_PER_LOOK).map(|held| held.lane);
         held.into_iter().for_each(&mut show);
     }
     Ok(())
 }
 
-/// There is no index by age, since sessions are held and let go all the time and asked for now and then: all
-/// rows are gone through, and the oldest are kept.
+/// Scans all rows and keeps the oldest: sessions are held and released often and listed rarely, so there is no
+/// index by age.
 pub(super) fn held_sessions(reader: &SqliteReader, rows_max: usize) -> Result<Vec<HeldSession>, StoreError> {
-    let mut oldest: BinaryHeap<Held> = BinaryHeap::new();
+    let mut oldest: BinaryHeap<HeldRow> = BinaryHeap::new();
     each_held(reader, |held| {
         oldest.push(held);
         if oldest.len() > rows_max {
@@ -117,7 +108,7 @@ pub(super) fn held_sessions(reader: &SqliteReader, rows_max: usize) -> Result<Ve
     let oldest = oldest.into_sorted_vec();
     let mut sessions = Vec::with_capacity(oldest.len());
     for part in oldest.chunks(SHOWN_PER_LOOK) {
-        reader.ask(|look| {
+        reader.read(|look| {
             for held in part {
                 sessions.extend(look.held_session(held)?);
             }
@@ -132,7 +123,7 @@ pub(super) fn held_page(
     after: Option<HeldCursor>,
     rows_max: usize,
 ) -> Result<HeldPage, StoreError> {
-    reader.ask(|look| {
+    reader.read(|look| {
         let found = look.held_after(after.map_or(i64::MIN, |HeldCursor(lane)| lane), limit(rows_max))?;
         let last = found.last().filter(|_| found.len() == rows_max);
         let mut page = HeldPage { sessions: Vec::new(), next: last.map(|held| HeldCursor(held.lane)) };

@@ -1,6 +1,6 @@
-//! Counts what a selection comes to, in several looks.
+//! Counts a selection in several snapshots.
 //!
-//! Letters that die meanwhile are beyond the selection; one that leaves meanwhile may be counted or not.
+//! Letters that die meanwhile are outside of the selection; one that leaves may be counted or not.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,38 +11,34 @@ use redrive_core::hash::{Map, Set};
 use redrive_core::letters::fingerprint::Fingerprint;
 use redrive_core::letters::replay::ReplayId;
 
-use super::find::{self, Found, Search, Way};
-use super::kinds::Kind;
+use super::find::{self, LetterRow, ScanOrder, Search};
+use super::kinds::KindRow;
 use super::letters::NAMED_PER_LOOK;
-use super::{Look, SqliteReader, replays};
+use super::{ReadView, SqliteReader, replays};
 use crate::store::StoreError;
-use crate::store::letter::{Poison, Selection, Survey};
-use crate::store::sqlite::fault::Fault;
+use crate::store::letter::{Poison, Selection, SelectionSurvey};
+use crate::store::sqlite::fault::{SqlFault, SqlResult};
 use crate::store::sqlite::replay;
 use crate::store::sqlite::sql::Sql;
 
-/// Steps of one look: more than a list takes, since nobody waits for a part of a survey.
-pub(super) const STEPS_PER_LOOK: u32 = 50_000;
-/// Sessions that are told apart; more are not counted.
+/// More than for a list, because a survey is not paged.
+const STEPS_PER_LOOK: u32 = 50_000;
+/// Distinct sessions counted, at most.
 const SESSIONS_MAX: usize = 2_000_000;
 
-/// Whether a delivery keeps its place in a session.
 const IN_ORDER: &str = "SELECT 1 FROM deliveries WHERE seq = ?1 AND lane IS NOT NULL";
 
-/// What is counted, before it has names.
-struct Count<'a> {
+struct SurveyTally<'a> {
     selection: &'a Selection,
-    /// The kinds that were met.
-    kinds: Map<i64, Counted>,
+    kinds: Map<i64, KindTally>,
     open: BTreeSet<i64>,
     holding: Set<i64>,
-    /// By the number of the queue and the hash of the session.
+    /// Queue id and session hash.
     sessions: Set<(i64, i64)>,
-    survey: Survey,
+    survey: SelectionSurvey,
 }
 
-/// The letters of a kind.
-struct Counted {
+struct KindTally {
     fingerprint: Fingerprint,
     queue: i64,
     event_type: String,
@@ -50,8 +46,8 @@ struct Counted {
     letters: u64,
 }
 
-impl Counted {
-    fn none(kind: Kind<'_, '_>) -> Result<Self, Fault> {
+impl KindTally {
+    fn none(kind: KindRow<'_, '_>) -> SqlResult<Self> {
         Ok(Self {
             fingerprint: kind.fingerprint()?,
             queue: kind.queue()?,
@@ -62,14 +58,14 @@ impl Counted {
     }
 }
 
-pub(super) fn survey(reader: &SqliteReader, selection: &Selection) -> Result<Survey, StoreError> {
+pub(super) fn survey(reader: &SqliteReader, selection: &Selection) -> Result<SelectionSurvey, StoreError> {
     let filter = &selection.filter;
-    // Giving names may take a while, and needs no look at the file.
-    let queues = |look: &Look<'_>| Ok(look.queues.clone());
+    // Names are resolved outside of a snapshot.
+    let queues = |look: &ReadView<'_>| Ok(look.queues.clone());
     let numbers = find::numbers_until(filter, selection.died_until);
-    let (search, mut count) = reader.ask(|look| {
-        let search = Search::new(look, filter, Way::Forth, numbers)?;
-        Ok((search, Count::new(look, selection)?))
+    let (search, mut count) = reader.read(|look| {
+        let search = Search::new(look, filter, ScanOrder::Forth, numbers)?;
+        Ok((search, SurveyTally::new(look, selection)?))
     })?;
     replays::each_held(reader, |held| {
         count.holding.insert(held.letter);
@@ -78,7 +74,7 @@ pub(super) fn survey(reader: &SqliteReader, selection: &Selection) -> Result<Sur
         let ids: BTreeSet<_> = ids.iter().copied().collect();
         let ids: Vec<_> = ids.into_iter().collect();
         for ids in ids.chunks(NAMED_PER_LOOK) {
-            reader.ask(|look| {
+            reader.read(|look| {
                 for id in ids {
                     if let Some(found) = search.finds(look, *id)? {
                         count.add(look, &found)?;
@@ -87,24 +83,35 @@ pub(super) fn survey(reader: &SqliteReader, selection: &Selection) -> Result<Sur
                 Ok(())
             })?;
         }
-        return Ok(count.finish(&reader.ask(queues)?));
+        return Ok(count.finish(&reader.read(queues)?));
     }
-    let mut after = None;
-    loop {
-        after = reader.ask(|look| {
-            search.part(look, after, STEPS_PER_LOOK, &mut |found| {
-                count.add(look, &found)?;
-                Ok(ControlFlow::Continue(()))
-            })
-        })?;
-        if after.is_none() {
-            return Ok(count.finish(&reader.ask(queues)?));
+    search.each(reader, |look, found| count.add(look, found))?;
+    Ok(count.finish(&reader.read(queues)?))
+}
+
+impl Search<'_> {
+    /// Shows all matching letters, in several snapshots.
+    pub(super) fn each(
+        &self,
+        reader: &SqliteReader,
+        mut show: impl FnMut(&ReadView<'_>, &LetterRow) -> SqlResult<()>,
+    ) -> Result<(), StoreError> {
+        let mut after = None;
+        loop {
+            after = reader.read(|look| {
+                self.part(look, after, STEPS_PER_LOOK, &mut |found| {
+                    show(look, &found).map(ControlFlow::Continue)
+                })
+            })?;
+            if after.is_none() {
+                return Ok(());
+            }
         }
     }
 }
 
-impl<'a> Count<'a> {
-    fn new(look: &Look<'_>, selection: &'a Selection) -> Result<Self, Fault> {
+impl<'a> SurveyTally<'a> {
+    fn new(look: &ReadView<'_>, selection: &'a Selection) -> SqlResult<Self> {
         let open = replay::open(look.connection)?;
         Ok(Self {
             selection,
@@ -112,16 +119,16 @@ impl<'a> Count<'a> {
             open,
             holding: Set::default(),
             sessions: Set::default(),
-            survey: Survey::default(),
+            survey: SelectionSurvey::default(),
         })
     }
 
-    fn add(&mut self, look: &Look<'_>, letter: &Found) -> Result<(), Fault> {
+    fn add(&mut self, look: &ReadView<'_>, letter: &LetterRow) -> SqlResult<()> {
         let kind = match self.kinds.entry(letter.kind) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
-                let kind = look.kind(letter.kind, Counted::none)?;
-                new.insert(kind.ok_or(Fault::unreadable("the kind of a dead letter"))?)
+                let kind = look.kind(letter.kind, KindTally::none)?;
+                new.insert(kind.ok_or(SqlFault::unreadable("the kind of a dead letter"))?)
             }
         };
         if self.selection.poison == Poison::Left && kind.is_poison {
@@ -135,7 +142,7 @@ impl<'a> Count<'a> {
         self.survey.letters += 1;
         kind.letters += 1;
         self.survey.holding += u64::from(self.holding.contains(&letter.delivery));
-        // A delivery is asked only where no other of its session was found to keep the order.
+        // Check the delivery only if its session is not counted yet.
         if let Some(session) = letter.session.map(|session| (kind.queue, session))
             && self.sessions.len() < SESSIONS_MAX
             && !self.sessions.contains(&session)
@@ -146,10 +153,10 @@ impl<'a> Count<'a> {
         Ok(())
     }
 
-    /// Gives names to what was counted.
-    fn finish(self, queues: &BTreeMap<i64, QueueName>) -> Survey {
+    /// Resolves names.
+    fn finish(self, queues: &BTreeMap<i64, QueueName>) -> SelectionSurvey {
         let Self { kinds, sessions, mut survey, .. } = self;
-        for Counted { fingerprint, queue, event_type, letters, .. } in kinds.into_values() {
+        for KindTally { fingerprint, queue, event_type, letters, .. } in kinds.into_values() {
             let Some(queue) = queues.get(&queue).filter(|_| letters > 0) else { continue };
             *survey.by_cause.entry((fingerprint, queue.clone())).or_default() += letters;
             *survey.by_type.entry((queue.clone(), event_type)).or_default() += letters;

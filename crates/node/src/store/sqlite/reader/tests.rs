@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 
 use redrive_core::engine::QueueName;
 use redrive_core::event::Event;
-use redrive_core::event::attribute::{CorrelationId, EventId, EventSource, EventType, SessionKey, Subject};
+use redrive_core::event::attribute::{
+    CorrelationId, EventId, EventSource, EventSubject, EventType, SessionKey,
+};
 use redrive_core::ids::{DeliveryId, Seq, ServiceName};
 use redrive_core::letters::fingerprint::Fingerprint;
 use redrive_core::policy::category::Category;
@@ -104,7 +106,7 @@ mod of {
             id: EventId::new(&format!("evt-{n}")).expect("an id"),
             source: EventSource::new("/shop").expect("a source"),
             event_type: EventType::new(&event_type(n)).expect("a type"),
-            subject: Some(Subject::new(&format!("Subject {}", n % 9)).expect("a subject")),
+            subject: Some(EventSubject::new(&format!("Subject {}", n % 9)).expect("a subject")),
             time: None,
             content_type: None,
             session: session(n).map(|key| SessionKey::new(&key).expect("a key")),

@@ -5,23 +5,23 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::engine::{Advance, Load, Wanted};
+use redrive_core::engine::{Advance, LoadRequest, LoadScope};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{ContentType, EventId, EventSource, EventType};
 use redrive_core::ids::{IdPrefix, Seq};
-use redrive_core::letters::replay::{Manner, Origin, Pace, Wave};
+use redrive_core::letters::replay::{Manner, ReplayOrigin, ReplayPace, ReplayWave};
 use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 
-use crate::store::door::{By, Deed};
+use crate::store::access_store::{AuditActor, AuditEntry};
 use crate::store::letter::{
     CommandAnswer, LetterCommand, LetterFilter, LetterKey, LetterQuery, LetterView, NewReplay, Poison,
     Selection,
 };
 use crate::store::sqlite::{Options, Sqlite, letters};
 use crate::store::{
-    Batch, DeliveryState, Filter, Note, QueueCounts, Reader, Refusal, Seen, StateName, Store, Submission,
-    Submitted,
+    DeliveryFilter, DeliveryState, DeliveryStateName, Occurrence, QueueCounts, StateChange, Store,
+    StoreReader, Submission, SubmissionRefusal, SubmittedEvent, WriteBatch,
 };
 
 const FORMAT_1: &str = include_str!("../../tests/fixtures/format-1.sql");
@@ -44,7 +44,7 @@ fn opened_from(old: &str, folder: &Path) -> Sqlite {
     store
 }
 
-fn shown(reader: &dyn Reader, filter: LetterFilter) -> Vec<LetterView> {
+fn shown(reader: &dyn StoreReader, filter: LetterFilter) -> Vec<LetterView> {
     reader.letters(&LetterQuery { filter, before: None, rows_max: 10 }).expect("it answers").letters
 }
 
@@ -97,17 +97,21 @@ fn deliveries_of_the_first_format_go_on() {
     let mut store = opened(folder.path());
     let reader = store.reader().expect("it has readers");
     let list = |state| {
-        let filter = Filter { state: Some(state), rows_max: 10, ..Filter::default() };
+        let filter = DeliveryFilter { state: Some(state), rows_max: 10, ..DeliveryFilter::default() };
         let found = reader.list(&filter).expect("it answers").deliveries;
         found.into_iter().map(|view| view.event_id).collect::<Vec<_>>()
     };
-    assert_eq!(list(StateName::Delivered), ["delivered"]);
-    assert_eq!(list(StateName::Ready), ["second"]);
-    assert_eq!(list(StateName::Behind), ["third"]);
-    assert_eq!(list(StateName::Due), ["due"]);
+    assert_eq!(list(DeliveryStateName::Delivered), ["delivered"]);
+    assert_eq!(list(DeliveryStateName::Ready), ["second"]);
+    assert_eq!(list(DeliveryStateName::Behind), ["third"]);
+    assert_eq!(list(DeliveryStateName::Due), ["due"]);
     let queue = shown(&*reader, LetterFilter::default())[0].delivery.queue.clone();
-    let load =
-        Load { queue: queue.into(), wanted: Wanted::Ready { after: Seq::NONE }, rows_max: 9, bytes_max: 999 };
+    let load = LoadRequest {
+        queue: queue.into(),
+        wanted: LoadScope::Ready { after: Seq::NONE },
+        rows_max: 9,
+        bytes_max: 999,
+    };
     let rows = store.load(&load).expect("it loads").rows;
     assert_eq!((rows.len(), rows[0].damaged), (1, false));
 }
@@ -118,22 +122,22 @@ fn a_letter_of_the_first_format_can_be_replayed() {
     let mut store = opened(folder.path());
     let filter = LetterFilter { service: Some("svc".to_owned()), ..LetterFilter::default() };
     let selection = Selection { filter, letters: None, poison: Poison::Included, died_until: NOW };
-    let pace = Pace { rate: None, concurrency: 10, manner: Manner::Straight };
+    let pace = ReplayPace { rate: None, concurrency: 10, manner: Manner::Straight };
     let new = NewReplay {
         selection,
         what: "all of svc".to_owned(),
         pace,
-        origin: Origin::Operator,
+        origin: ReplayOrigin::Operator,
         to: None,
         note: None,
     };
     let answer = CommandAnswer::default();
     let commands = vec![LetterCommand::Replay(Box::new(new), answer.clone()).into()];
-    store.write(&Batch { commands, ..Batch::default() }, NOW).expect("it is written");
+    store.write(&WriteBatch { commands, ..WriteBatch::default() }, NOW).expect("it is written");
     let view = answer.take().expect("it begins");
     assert_eq!(view.tally.total, 1);
-    let advance = Advance { replay: view.id, sent_before: 0, letters_max: 9, wave: Wave::Rest };
-    let batch = Batch { advances: vec![advance], ..Batch::default() };
+    let advance = Advance { replay: view.id, sent_before: 0, letters_max: 9, wave: ReplayWave::Rest };
+    let batch = WriteBatch { advances: vec![advance], ..WriteBatch::default() };
     let written = store.write(&batch, NOW + Duration::from_secs(1)).expect("it is written");
     assert_eq!(written.waiting.len(), 1);
     let waiting = &written.waiting[0];
@@ -170,20 +174,20 @@ fn the_second_format_goes_on_and_keeps_what_is_new() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut store = opened_from(FORMAT_2, folder.path());
     let reader = store.reader().expect("it has readers");
-    let accepted = reader.accepted(Seq::NONE, 99, usize::MAX).expect("it answers");
+    let accepted = reader.events_after(Seq::NONE, 99, usize::MAX).expect("it answers");
     assert_eq!(accepted.len(), 11, "all but the one that was purged");
     let replay = reader.replays(None, 9).expect("it answers").remove(0);
-    let advance = Advance { replay: replay.id, sent_before: 2, letters_max: 9, wave: Wave::Rest };
+    let advance = Advance { replay: replay.id, sent_before: 2, letters_max: 9, wave: ReplayWave::Rest };
     let notes = vec![
-        Note::Memo { name: "schedule:a".to_owned(), value: Some("1".to_owned()) },
-        Note::Deed(Box::new(Deed {
+        StateChange::Memo { name: "schedule:a".to_owned(), value: Some("1".to_owned()) },
+        StateChange::Audit(Box::new(AuditEntry {
             act: "pause",
             what: "svc".to_owned(),
-            by: By::somebody("ann"),
+            by: AuditActor::named("ann"),
             note: None,
         })),
     ];
-    let batch = Batch { advances: vec![advance], notes, ..Batch::default() };
+    let batch = WriteBatch { advances: vec![advance], changes: notes, ..WriteBatch::default() };
     let written = store.write(&batch, NOW).expect("it is written");
     assert_eq!((written.waiting[0].event.id.as_str(), written.waiting[0].damaged), ("2", false));
     assert_eq!(reader.memo("schedule:a").expect("it answers").as_deref(), Some("1"));
@@ -207,7 +211,7 @@ fn sent(id: &str, source: &str, data: &'static str) -> Submission {
         extensions: BTreeMap::new(),
         data: data.into(),
     };
-    Submission { events: vec![Submitted { event: Arc::new(event), routes: Vec::new() }] }
+    Submission { events: vec![SubmittedEvent { event: Arc::new(event), routes: Vec::new() }] }
 }
 
 #[test]
@@ -247,10 +251,10 @@ fn the_fourth_format_knows_what_was_sent_and_what_was_imported() {
         sent("imported-1", "/shop", "{\"order\":7}"),
         sent("imported-2", "/v1/hooks/github", "{\"order\":9}"),
     ];
-    let batch = Batch { submissions, ..Batch::default() };
+    let batch = WriteBatch { submissions, ..WriteBatch::default() };
     let written = store.write(&batch, NOW_4).expect("it is written").submitted;
     let seen = |index: usize| written[index].as_ref().map(|taken| taken[0].seen);
-    assert_eq!(seen(0), Ok(Seen::Again));
-    assert!(matches!(seen(1), Err(Refusal::Conflict { first: Some(_), .. })), "{:?}", written[1]);
-    assert_eq!((seen(2), seen(3)), (Ok(Seen::First), Ok(Seen::First)), "nobody has sent these");
+    assert_eq!(seen(0), Ok(Occurrence::Duplicate));
+    assert!(matches!(seen(1), Err(SubmissionRefusal::Conflict { first: Some(_), .. })), "{:?}", written[1]);
+    assert_eq!((seen(2), seen(3)), (Ok(Occurrence::First), Ok(Occurrence::First)), "nobody has sent these");
 }

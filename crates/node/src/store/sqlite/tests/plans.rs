@@ -2,7 +2,7 @@
 
 use super::plan;
 use crate::store::sqlite::{
-    door, held, imports, letters, purge, replay, replay_send, retention, rows, schema, select, settle,
+    access_store, imports, letters, purge, replay, retention, rows, schema, select, session_order, settle,
 };
 use rusqlite::StatementStatus;
 
@@ -12,18 +12,18 @@ fn no_change_goes_through_a_table_that_grows() {
     let connection = schema::open(&folder.path().join("plans.db"), 1).expect("it opens");
     #[rustfmt::skip]
     let cases = [
-        ("whether anything may start", held::HAS_HEAD,     "SEARCH deliveries USING INDEX lanes (lane=?)"),
-        ("whether others come first",  held::HAS_EARLIER,  "SEARCH deliveries USING COVERING INDEX lanes (lane=? AND <expr><?)"),
-        ("who comes after",            held::FROM_TURN,    "SEARCH deliveries USING COVERING INDEX lanes (lane=? AND <expr>>?)"),
-        ("how many wait behind",       held::COUNT_BEHIND, "CO-ROUTINE (subquery-1); SEARCH deliveries USING COVERING INDEX lanes (lane=?); SCAN (subquery-1)"),
+        ("whether anything may start", session_order::HAS_HEAD,     "SEARCH deliveries USING INDEX lanes (lane=?)"),
+        ("whether others come first",  session_order::HAS_EARLIER,  "SEARCH deliveries USING COVERING INDEX lanes (lane=? AND <expr><?)"),
+        ("who comes after",            session_order::FROM_TURN,    "SEARCH deliveries USING COVERING INDEX lanes (lane=? AND <expr>>?)"),
+        ("how many wait behind",       session_order::COUNT_BEHIND, "CO-ROUTINE (subquery-1); SEARCH deliveries USING COVERING INDEX lanes (lane=?); SCAN (subquery-1)"),
         ("what is to be settled",      settle::FIND_HEAD,  "SEARCH deliveries USING INTEGER PRIMARY KEY (rowid=?)"),
         ("what dies",                  settle::DYING,      "SEARCH d USING INTEGER PRIMARY KEY (rowid=?); SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"),
         ("one letter less",            letters::UNCOUNT_KIND, "SEARCH kinds USING INTEGER PRIMARY KEY (rowid=?); SCALAR SUBQUERY 1; SEARCH letters USING INDEX letters_of_kind (kind=?); SCALAR SUBQUERY 2; SEARCH letters USING INDEX letters_of_kind (kind=?)"),
         ("letters of a millisecond",   letters::LATEST_BETWEEN, "SEARCH letters USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
         ("of a delivery",              select::OF_DELIVERY, "SEARCH d USING INTEGER PRIMARY KEY (rowid=?); SEARCH l USING INDEX sqlite_autoindex_letters_1 (delivery=?)"),
-        ("what a replay may send",     replay_send::NEXT,  "SEARCH replay_letters USING INDEX replay_next (replay=?)"),
+        ("what a replay may send",     replay::send::NEXT,  "SEARCH replay_letters USING INDEX replay_next (replay=?)"),
         ("who is next of a session",   replay::FIRST_OF_LANE, "SEARCH replay_letters USING INDEX replay_sessions (replay=? AND lane=?)"),
-        ("one that it sends",          replay_send::CLAIMED, "SEARCH letters USING INDEX sqlite_autoindex_letters_1 (delivery=?)"),
+        ("one that it sends",          replay::send::CLAIMED, "SEARCH letters USING INDEX sqlite_autoindex_letters_1 (delivery=?)"),
         ("a delivery for a command",   rows::DELIVERY,     "SEARCH deliveries USING INTEGER PRIMARY KEY (rowid=?)"),
         ("whether all is purged",      purge::ALL_PURGED,  "SCAN CONSTANT ROW; SCALAR SUBQUERY 1; SEARCH e USING INTEGER PRIMARY KEY (rowid=?); SEARCH d USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
         ("some kinds",                 retention::KINDS,   "SEARCH kinds USING INTEGER PRIMARY KEY (rowid>?)"),
@@ -31,7 +31,7 @@ fn no_change_goes_through_a_table_that_grows() {
         ("whether a letter was imported", imports::KNOWN, "SEARCH i USING PRIMARY KEY (key=?); SEARCH d USING INTEGER PRIMARY KEY (rowid=?); SEARCH q USING INTEGER PRIMARY KEY (rowid=?)"),
         ("whether a kind is over",     retention::TIRED,   "SCAN CONSTANT ROW; SCALAR SUBQUERY 1; SEARCH trend USING PRIMARY KEY (kind=? AND span<?); SCALAR SUBQUERY 2; SEARCH trend USING PRIMARY KEY (kind=? AND span>?); SCALAR SUBQUERY 3; SEARCH letters USING COVERING INDEX letters_of_kind (kind=?)"),
         ("the record of an hour",      retention::SAME_HOUR, "SEARCH audit USING COVERING INDEX audit_retention (what=? AND at>? AND at<?)"),
-        ("sizes of refused bodies",    door::REFUSED_SIZES, "SCAN refused USING COVERING INDEX refused_sizes"),
+        ("sizes of refused bodies",    access_store::REFUSED_SIZES, "SCAN refused USING COVERING INDEX refused_sizes"),
     ];
     for (name, sql, expected) in cases {
         assert_eq!(plan(&connection, sql), expected, "{name}");
@@ -62,7 +62,12 @@ fn a_long_session_is_asked_as_quickly_as_a_short_one() {
         let (short, long) = (20 + state, 30 + state);
         fill(short, 20, state);
         fill(long, 5_000, state);
-        for sql in [held::HEAD_OF_LANE, held::HAS_HEAD, held::HAS_EARLIER, held::FROM_TURN] {
+        for sql in [
+            session_order::HEAD_OF_LANE,
+            session_order::HAS_HEAD,
+            session_order::HAS_EARLIER,
+            session_order::FROM_TURN,
+        ] {
             assert_eq!(steps(sql, short), steps(sql, long), "state {state}: {sql}");
         }
     }
@@ -75,9 +80,15 @@ fn no_statement_is_planned_anew_for_each_use() {
     let path = folder.path().join("uses.db");
     let writes = schema::open(&path, 1).expect("it opens");
     let reads = schema::open_to_read(&path).expect("it opens");
-    let statements = [rows::WAITING, rows::READY_PAGE, rows::DUE_PAGE, held::HEAD_OF_LANE, held::HAS_HEAD];
+    let statements = [
+        rows::WAITING,
+        rows::READY_PAGE,
+        rows::DUE_PAGE,
+        session_order::HEAD_OF_LANE,
+        session_order::HAS_HEAD,
+    ];
     let more =
-        [settle::FIND_HEAD, settle::DYING, letters::UNCOUNT_KIND, replay_send::CLAIMED, select::OF_DELIVERY];
+        [settle::FIND_HEAD, settle::DYING, letters::UNCOUNT_KIND, replay::send::CLAIMED, select::OF_DELIVERY];
     for (connection, statement) in [&writes, &reads].into_iter().flat_map(|connection| {
         statements.into_iter().chain(more).map(move |statement| (connection, statement))
     }) {

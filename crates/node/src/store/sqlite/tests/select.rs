@@ -8,7 +8,7 @@ use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 
 use crate::store::letter::{KindId, LetterFilter, Poison, Selection};
-use crate::store::sqlite::reader::look;
+use crate::store::sqlite::reader::select_letters;
 use crate::store::sqlite::schema;
 
 const KINDS: i64 = 100;
@@ -39,7 +39,7 @@ const fn kind_of(number: i64) -> i64 {
 fn found(connection: &Connection, selection: &Selection, rows_max: usize) -> (Vec<i64>, u64) {
     let (mut numbers, mut poison, mut after) = (Vec::new(), 0, i64::MIN);
     loop {
-        let looked = look(connection, selection, after, rows_max).expect("it is readable");
+        let looked = select_letters(connection, selection, after, rows_max).expect("it is readable");
         numbers.extend(looked.found.iter().map(|letter| letter.number));
         poison += looked.poison;
         match looked.upto {

@@ -2,57 +2,65 @@
 
 use std::sync::Arc;
 
-use redrive_core::engine::{Fate, Next, QueueName, Settlement, Waiting};
+use redrive_core::engine::{NextState, PendingDelivery, QueueName, Settlement, SettlementResult};
 use redrive_core::event::idempotency;
 use redrive_core::ids::Seq;
 use redrive_core::store_model::{Lane, NewRow};
 use redrive_core::time::Timestamp;
 
 use super::world::{Extra, Kept, World};
-use crate::store::admit::{self, Admitted, Fit, New, NewKey};
-use crate::store::{Addressee, Refusal, Settled, Submission, Submitted, Taken, derive};
+use crate::store::admit::{self, BacklogFit, EventAdmission, NewEvent, NewKey};
+use crate::store::{
+    AcceptedEvent, Addressee, SettleResult, Submission, SubmissionRefusal, SubmittedEvent, derive,
+};
 
 impl World {
-    pub(super) fn settle(&mut self, settlement: &Settlement, now: Timestamp) -> Settled {
+    pub(super) fn settle(&mut self, settlement: &Settlement, now: Timestamp) -> SettleResult {
         let seq = settlement.delivery.seq();
         let settled = self.model.settle(settlement, now);
-        if settled.fate == Fate::Stale {
-            return Settled::Stale;
+        if settled.fate == SettlementResult::Stale {
+            return SettleResult::Stale;
         }
-        if let Some(story) = &settlement.story {
+        if let Some(story) = &settlement.record {
             self.model.extra(seq).stories.push((**story).clone());
             self.books.entry(story.book).or_default().stories += 1;
         }
-        if settlement.next == Next::Delivered {
+        if settlement.next == NextState::Delivered {
             self.ending.push_back((now, seq));
         }
         self.count_kinds();
-        Settled::Written { promoted: settled.promoted }
+        SettleResult::Written { promoted: settled.promoted }
     }
 
     pub(super) fn submit(
         &mut self,
         submission: &Submission,
         now: Timestamp,
-        waiting: &mut Vec<Waiting>,
-    ) -> Result<Vec<Taken>, Refusal> {
+        waiting: &mut Vec<PendingDelivery>,
+    ) -> Result<Vec<AcceptedEvent>, SubmissionRefusal> {
         let Ok(admitted) = admit::admit(self, submission, self.model.last(), now);
         let mut taken = Vec::with_capacity(submission.events.len());
         for (submitted, admitted) in submission.events.iter().zip(admitted?) {
             match admitted {
-                Admitted::Known(known) => taken.push(known),
-                Admitted::New(new) => {
+                EventAdmission::Known(known) => taken.push(known),
+                EventAdmission::New(new) => {
                     taken.push(new.taken(now));
                     self.add_event(submitted, &new, now, waiting);
-                    self.keep_keys(new.seq, new.keys);
+                    self.write_keys(new.seq, new.keys);
                 }
             }
         }
         Ok(taken)
     }
 
-    fn add_event(&mut self, submitted: &Submitted, new: &New, now: Timestamp, waiting: &mut Vec<Waiting>) {
-        let Submitted { event, routes } = submitted;
+    fn add_event(
+        &mut self,
+        submitted: &SubmittedEvent,
+        new: &NewEvent,
+        now: Timestamp,
+        waiting: &mut Vec<PendingDelivery>,
+    ) {
+        let SubmittedEvent { event, routes } = submitted;
         let kept = Kept {
             event: Arc::clone(event),
             received_at: now,
@@ -73,7 +81,7 @@ impl World {
     }
 
     /// Remembers what the deliveries of an event are known by.
-    pub(super) fn keep_keys(&mut self, event: Seq, keys: Vec<NewKey>) {
+    pub(super) fn write_keys(&mut self, event: Seq, keys: Vec<NewKey>) {
         self.keys.extend(keys.into_iter().map(|NewKey { key, until }| (key, (event, until))));
     }
 
@@ -90,18 +98,18 @@ impl World {
         &mut self,
         event: Seq,
         to: &Addressee,
-        fit: Fit,
+        fit: BacklogFit,
         now: Timestamp,
-    ) -> Option<Waiting> {
+    ) -> Option<PendingDelivery> {
         let lane = derive::lane(self.seed, to, &self.events[&event].event).map(Lane);
         let is_crowded = lane.is_some_and(|lane| {
             self.model.holder(lane).is_some() && self.model.behind(lane) >= to.bound.per_session_max
         });
         let new = self.new_row(event, &to.queue, &to.subscription, lane);
         let death = match fit {
-            Fit::Overflows => derive::overflow(to),
-            Fit::Waits if is_crowded => derive::session_overflow(to),
-            Fit::Waits => return self.model.add(new, now),
+            BacklogFit::Overflows => derive::overflow(to),
+            BacklogFit::Waits if is_crowded => derive::session_overflow(to),
+            BacklogFit::Waits => return self.model.add(new, now),
         };
         self.model.add_dead(new, &death, now);
         self.count_kinds();

@@ -12,7 +12,7 @@ use redrive_core::event::attribute::SessionKey;
 use redrive_core::letters::envelope::Tier;
 use redrive_core::letters::fingerprint::Fingerprint;
 use redrive_core::letters::replay::ReplayId;
-use redrive_core::store_model::{Holder, Lane, State};
+use redrive_core::store_model::{Holder, Lane, RowState};
 use redrive_core::time::Timestamp;
 
 use super::letters::{Choice, Kind, KindKey, span_of};
@@ -21,7 +21,7 @@ use super::world::World;
 use crate::store::derive;
 use crate::store::letter::{
     AuditRecord, GroupView, HeldCursor, HeldPage, HeldSession, KindId, KindView, LetterFilter, LetterKey,
-    LetterNumber, LetterPage, LetterQuery, LetterView, ReplayView, Selection, Survey, TREND_POINTS,
+    LetterNumber, LetterPage, LetterQuery, LetterView, ReplayView, Selection, SelectionSurvey, TREND_POINTS,
 };
 
 impl World {
@@ -69,7 +69,7 @@ impl World {
     fn letter_view(&self, number: LetterNumber, stories: Stories) -> LetterView {
         let letter = self.letter_of(number);
         let row = self.row(letter.delivery);
-        let State::Dead(death) = &row.state else { unreachable!("a letter's delivery is dead") };
+        let RowState::Dead(death) = &row.state else { unreachable!("a letter's delivery is dead") };
         let event = &self.events[&row.extra.event].event;
         let holds = row.lane.filter(|_| row.state.holds());
         let imported = self.imported.iter().find(|(_, seq)| **seq == letter.delivery);
@@ -166,8 +166,8 @@ impl World {
         group
     }
 
-    pub(super) fn survey(&self, selection: &Selection) -> Survey {
-        let mut survey = Survey::default();
+    pub(super) fn survey(&self, selection: &Selection) -> SelectionSurvey {
+        let mut survey = SelectionSurvey::default();
         let mut sessions: BTreeSet<(&QueueName, &SessionKey)> = BTreeSet::new();
         for number in self.numbers() {
             match self.choice(selection, number) {

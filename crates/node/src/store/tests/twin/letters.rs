@@ -4,19 +4,21 @@
 
 use std::collections::BTreeMap;
 
-use redrive_core::engine::{QueueName, Waiting};
-use redrive_core::event::attribute::{CorrelationId, SessionKey, Subject};
+use redrive_core::engine::{PendingDelivery, QueueName};
+use redrive_core::event::attribute::{CorrelationId, EventSubject, SessionKey};
 use redrive_core::ids::{DeliveryId, Seq};
 use redrive_core::letters::envelope::Tier;
 use redrive_core::letters::fingerprint::Fingerprint;
 use redrive_core::letters::replay::ReplayId;
-use redrive_core::policy::category::{Category, Code};
-use redrive_core::store_model::{Letter, Row, State};
+use redrive_core::policy::category::{Category, FailureCode};
+use redrive_core::store_model::{ModelLetter, ModelRow, RowState};
 use redrive_core::time::Timestamp;
 
 use super::world::{Extra, World};
-use crate::store::Closed;
-use crate::store::letter::{KindId, LetterFilter, LetterNumber, OrderRefusal, Poison, Selection, TREND_SPAN};
+use crate::store::LetterClosure;
+use crate::store::letter::{
+    CommandRefusal, KindId, LetterFilter, LetterNumber, Poison, Selection, TREND_SPAN,
+};
 
 /// Letters that agree in all that is counted.
 #[derive(Clone, Debug)]
@@ -35,8 +37,8 @@ pub(super) struct KindKey {
     pub(super) subscription: String,
     pub(super) event_type: String,
     pub(super) category: Category,
-    pub(super) code: Code,
-    pub(super) failure_code: Code,
+    pub(super) code: FailureCode,
+    pub(super) failure_code: FailureCode,
     pub(super) tier: Tier,
     pub(super) name: String,
     pub(super) consumer_group: String,
@@ -74,7 +76,7 @@ impl World {
             self.numbers().into_iter().filter(|number| !self.kind_of.contains_key(number)).collect();
         for number in new {
             let row = self.dead_row(number);
-            let State::Dead(death) = &row.state else { unreachable!("a letter's delivery is dead") };
+            let RowState::Dead(death) = &row.state else { unreachable!("a letter's delivery is dead") };
             let key = KindKey {
                 fingerprint: death.fingerprint,
                 queue: (*row.waiting.queue).clone(),
@@ -107,7 +109,12 @@ impl World {
     }
 
     /// Does with a letter for good; those that it held go on.
-    pub(super) fn close_letter(&mut self, seq: Seq, how: Closed, now: Timestamp) -> Option<Waiting> {
+    pub(super) fn close_letter(
+        &mut self,
+        seq: Seq,
+        how: LetterClosure,
+        now: Timestamp,
+    ) -> Option<PendingDelivery> {
         let promoted = self.model.close(seq, now);
         self.model.extra(seq).closed = Some(how);
         self.ending.push_back((now, seq));
@@ -116,9 +123,9 @@ impl World {
     }
 
     /// Deletes a letter and its stories; those that it held go on.
-    pub(super) fn purge_letter(&mut self, number: LetterNumber, now: Timestamp) -> Option<Waiting> {
+    pub(super) fn purge_letter(&mut self, number: LetterNumber, now: Timestamp) -> Option<PendingDelivery> {
         let seq = self.letter_of(number).delivery;
-        let promoted = self.close_letter(seq, Closed::Purged, now);
+        let promoted = self.close_letter(seq, LetterClosure::Purged, now);
         let extra = self.model.extra(seq);
         let (event, stories) = (extra.event, std::mem::take(&mut extra.stories));
         for story in stories {
@@ -131,16 +138,16 @@ impl World {
     }
 
     /// The letter of that id, whoever has claimed it.
-    pub(super) fn find_letter(&self, id: DeliveryId) -> Result<LetterNumber, OrderRefusal> {
+    pub(super) fn find_letter(&self, id: DeliveryId) -> Result<LetterNumber, CommandRefusal> {
         let row = self.model.row(id.seq()).filter(|row| row.waiting.id == id);
-        row.and_then(|row| row.letter).ok_or(OrderRefusal::NoSuchLetter(id))
+        row.and_then(|row| row.letter).ok_or(CommandRefusal::NoSuchLetter(id))
     }
 
     /// The letter of that id, if no open replay has claimed it.
-    pub(super) fn free_letter(&self, id: DeliveryId) -> Result<LetterNumber, OrderRefusal> {
+    pub(super) fn free_letter(&self, id: DeliveryId) -> Result<LetterNumber, CommandRefusal> {
         let number = self.find_letter(id)?;
         match self.claimed_by(number) {
-            Some(replay) => Err(OrderRefusal::Claimed { letter: id, replay }),
+            Some(replay) => Err(CommandRefusal::Claimed { letter: id, replay }),
             None => Ok(number),
         }
     }
@@ -150,7 +157,7 @@ impl World {
         self.model.claimed_by(self.letter_of(number))
     }
 
-    pub(super) fn letter_of(&self, number: LetterNumber) -> &Letter {
+    pub(super) fn letter_of(&self, number: LetterNumber) -> &ModelLetter {
         self.model.letter(number).expect("only a letter that is there is asked for")
     }
 
@@ -160,7 +167,7 @@ impl World {
     }
 
     /// The delivery of a letter.
-    pub(super) fn dead_row(&self, number: LetterNumber) -> &Row<Extra> {
+    pub(super) fn dead_row(&self, number: LetterNumber) -> &ModelRow<Extra> {
         self.row(self.letter_of(number).delivery)
     }
 
@@ -217,11 +224,11 @@ impl World {
             && kinds.as_ref().is_none_or(|kinds| kinds.contains(&id))
     }
 
-    fn has_text(&self, row: &Row<Extra>, wanted: &str) -> bool {
+    fn has_text(&self, row: &ModelRow<Extra>, wanted: &str) -> bool {
         let event = &self.events[&row.extra.event].event;
-        let State::Dead(death) = &row.state else { unreachable!("a letter's delivery is dead") };
+        let RowState::Dead(death) = &row.state else { unreachable!("a letter's delivery is dead") };
         let message = death.message.as_str();
-        let subject = event.subject.as_ref().map_or("", Subject::as_str);
+        let subject = event.subject.as_ref().map_or("", EventSubject::as_str);
         let data = String::from_utf8_lossy(&event.data);
         let texts = [message, event.id.as_str(), subject, &data];
         texts.iter().any(|text| text.to_lowercase().contains(wanted))

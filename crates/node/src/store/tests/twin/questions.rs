@@ -6,12 +6,13 @@ use std::sync::Arc;
 use redrive_core::engine::QueueName;
 use redrive_core::event::attribute::{CorrelationId, SessionKey};
 use redrive_core::ids::{IdPrefix, Receipt, Seq};
-use redrive_core::store_model::{Lane, Row, State};
+use redrive_core::store_model::{Lane, ModelRow, RowState};
 use redrive_core::time::Timestamp;
 
 use super::world::{Extra, Kept, World};
 use crate::store::{
-    Closed, Counts, DeliveryView, EventKey, EventView, Filter, LOOKED_AT_MAX, Listed, Oldest, QueueCounts,
+    DeliveryFilter, DeliveryPage, DeliveryView, EventKey, EventView, LetterClosure, Oldest, QueueCounts,
+    SCANNED_MAX, StoreCounts,
 };
 
 /// Whether attempts are told.
@@ -41,20 +42,20 @@ impl World {
         rows.take(rows_max).map(|row| self.delivery_view(row, Stories::Told)).collect()
     }
 
-    pub(super) fn list(&self, filter: &Filter, stories: Stories) -> Listed {
+    pub(super) fn list(&self, filter: &DeliveryFilter, stories: Stories) -> DeliveryPage {
         let before = filter.before.unwrap_or(self.model.last().next());
-        let wanted = |row: &Row<Extra>| {
+        let wanted = |row: &ModelRow<Extra>| {
             filter.takes_queue(&row.waiting.queue)
                 && filter.state.is_none_or(|state| self.state(row).name() == state)
                 && filter.takes_event(&self.events[&row.extra.event].event)
         };
-        let mut listed = Listed::default();
+        let mut listed = DeliveryPage::default();
         for (place, row) in self.rows_in_order().range(..before).rev() {
             listed.looked_at += 1;
             if wanted(row) {
                 listed.deliveries.push(self.delivery_view(row, stories));
             }
-            if listed.deliveries.len() == filter.rows_max || listed.looked_at == LOOKED_AT_MAX {
+            if listed.deliveries.len() == filter.rows_max || listed.looked_at == SCANNED_MAX {
                 listed.next = Some(*place);
                 break;
             }
@@ -73,15 +74,15 @@ impl World {
     }
 
     /// All deliveries by their places.
-    fn rows_in_order(&self) -> BTreeMap<Seq, &Row<Extra>> {
+    fn rows_in_order(&self) -> BTreeMap<Seq, &ModelRow<Extra>> {
         self.model.rows().map(|row| (row.waiting.id.seq(), row)).collect()
     }
 
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> StoreCounts {
         let seen = self.model.queues().map(|(queue, _)| ((**queue).clone(), QueueCounts::default()));
         let whole = self.events.values().filter(|kept| kept.whole);
         let unrouted = self.events.values().filter(|kept| kept.is_unrouted());
-        let mut counts = Counts {
+        let mut counts = StoreCounts {
             queues: seen.collect(),
             unrouted: unrouted.count() as u64,
             events: whole.count() as u64,
@@ -94,15 +95,15 @@ impl World {
             queue.waiting_bytes += if row.state.is_open() { row.waiting.bytes() as u64 } else { 0 };
             let is_behind_parked = row.lane.is_some_and(|lane| parked.contains(&lane));
             match row.state {
-                State::Ready => {}
-                State::Due(_) => queue.without_rule += u64::from(is_parked(row)),
-                State::Behind => {
+                RowState::Ready => {}
+                RowState::Due(_) => queue.without_rule += u64::from(is_parked(row)),
+                RowState::Behind => {
                     queue.behind += 1;
                     queue.without_rule += u64::from(is_behind_parked);
                 }
-                State::Delivered => queue.delivered += 1,
-                State::Dead(_) => queue.dead += 1,
-                State::Closed => queue.closed += 1,
+                RowState::Delivered => queue.delivered += 1,
+                RowState::Dead(_) => queue.dead += 1,
+                RowState::Closed => queue.closed += 1,
             }
         }
         counts
@@ -135,11 +136,11 @@ impl World {
         }
     }
 
-    pub(super) fn delivery_view(&self, row: &Row<Extra>, stories: Stories) -> DeliveryView {
-        let Row { waiting, extra, .. } = row;
+    pub(super) fn delivery_view(&self, row: &ModelRow<Extra>, stories: Stories) -> DeliveryView {
+        let ModelRow { waiting, extra, .. } = row;
         let kept = &self.events[&extra.event];
         let event = &kept.event;
-        let is_superseded = matches!(extra.closed, Some(Closed::Superseded { .. }));
+        let is_superseded = matches!(extra.closed, Some(LetterClosure::Superseded { .. }));
         DeliveryView {
             id: waiting.id,
             queue: (*waiting.queue).clone(),
@@ -166,6 +167,6 @@ impl World {
 }
 
 /// Whether it waits for a rule.
-fn is_parked(row: &Row<Extra>) -> bool {
-    row.state == State::Due(Timestamp::NEVER)
+fn is_parked(row: &ModelRow<Extra>) -> bool {
+    row.state == RowState::Due(Timestamp::NEVER)
 }

@@ -2,20 +2,22 @@
 
 use std::sync::Arc;
 
-use redrive_core::engine::{Load, Waiting, Wanted};
+use redrive_core::engine::{LoadRequest, LoadScope, PendingDelivery};
 use redrive_core::ids::Seq;
-use redrive_core::store_model::{Lane, State};
+use redrive_core::store_model::{Lane, RowState};
 use redrive_core::time::Timestamp;
 
 use super::world::World;
 use crate::store::derive;
-use crate::store::letter::{Reassign, ReassignCursor, ReassignStep, Reassignment, STEP_BYTES_MAX, Whole};
+use crate::store::letter::{
+    ReassignCommand, ReassignCursor, ReassignStep, Reassignment, STEP_BYTES_MAX, ScanCoverage,
+};
 
 /// What became of one.
 #[expect(clippy::large_enum_variant, reason = "one lives at a time, on the stack")]
 enum Taken {
     /// It is gone from the queue, and this one of its session is next.
-    Gone(Option<Waiting>),
+    Gone(Option<PendingDelivery>),
     Unwanted,
     Busy,
     /// A row takes it.
@@ -26,12 +28,12 @@ impl World {
     /// Does a step of it.
     pub(super) fn reassign(
         &mut self,
-        order: &Reassign,
+        order: &ReassignCommand,
         now: Timestamp,
-        waiting: &mut Vec<Waiting>,
+        waiting: &mut Vec<PendingDelivery>,
     ) -> ReassignStep {
         let heads = self.heads(order);
-        let mut whole = if heads.len() < order.rows_max { Whole::Yes } else { Whole::No };
+        let mut whole = if heads.len() < order.rows_max { ScanCoverage::Yes } else { ScanCoverage::No };
         let (mut done, mut unwanted, mut busy, mut bytes) = (0, 0, 0, 0);
         let mut last = order.from();
         for head in heads {
@@ -39,16 +41,16 @@ impl World {
             let (mut seq, mut may_start) = (head.seq, None);
             loop {
                 let before = waiting.len();
-                match self.take_out(seq, order, now, waiting) {
+                match self.reassign_one(seq, order, now, waiting) {
                     Taken::Gone(next) => {
                         done += 1;
-                        bytes += waiting[before..].iter().map(Waiting::bytes).sum::<usize>();
-                        bytes += next.as_ref().map_or(0, Waiting::bytes);
+                        bytes += waiting[before..].iter().map(PendingDelivery::bytes).sum::<usize>();
+                        bytes += next.as_ref().map_or(0, PendingDelivery::bytes);
                         let is_full = done >= order.rows_max as u64 || bytes >= STEP_BYTES_MAX;
                         match next {
                             Some(next) if !is_full => (seq, may_start) = (next.id.seq(), Some(next)),
                             next => {
-                                self.first_now(next, order, waiting);
+                                self.announce_head(next, order, waiting);
                                 break;
                             }
                         }
@@ -56,13 +58,13 @@ impl World {
                     left @ (Taken::Unwanted | Taken::Busy | Taken::Wanted) => {
                         unwanted += u64::from(matches!(left, Taken::Unwanted));
                         busy += u64::from(matches!(left, Taken::Busy));
-                        self.first_now(may_start, order, waiting);
+                        self.announce_head(may_start, order, waiting);
                         break;
                     }
                 }
             }
             if done >= order.rows_max as u64 || bytes >= STEP_BYTES_MAX {
-                whole = Whole::No;
+                whole = ScanCoverage::No;
                 break;
             }
         }
@@ -79,30 +81,42 @@ impl World {
     }
 
     /// The engine has not heard yet that it is the first of its session; without a rule it need not.
-    fn first_now(&mut self, first: Option<Waiting>, order: &Reassign, waiting: &mut Vec<Waiting>) {
+    fn announce_head(
+        &mut self,
+        first: Option<PendingDelivery>,
+        order: &ReassignCommand,
+        waiting: &mut Vec<PendingDelivery>,
+    ) {
         let Some(row) = first else { return };
         if order.scope.parks(&row) {
-            self.model.put(row.id.seq(), State::Due(Timestamp::NEVER));
+            self.model.put(row.id.seq(), RowState::Due(Timestamp::NEVER));
         } else {
             waiting.push(row);
         }
     }
 
-    fn heads(&self, order: &Reassign) -> Vec<ReassignCursor> {
-        let Reassign { queue, rows_max, .. } = order;
+    fn heads(&self, order: &ReassignCommand) -> Vec<ReassignCursor> {
+        let ReassignCommand { queue, rows_max, .. } = order;
         let after = order.from();
         let wanted = match after {
-            Some(ReassignCursor { due_at: Some(_), .. }) => Wanted::Due { until: Timestamp::NEVER },
-            Some(ReassignCursor { due_at: None, seq }) => Wanted::Ready { after: seq },
-            None => Wanted::Ready { after: Seq::NONE },
+            Some(ReassignCursor { due_at: Some(_), .. }) => LoadScope::Due { until: Timestamp::NEVER },
+            Some(ReassignCursor { due_at: None, seq }) => LoadScope::Ready { after: seq },
+            None => LoadScope::Ready { after: Seq::NONE },
         };
-        let load = Load { queue: Arc::clone(queue), wanted, rows_max: u32::MAX, bytes_max: usize::MAX };
+        let load =
+            LoadRequest { queue: Arc::clone(queue), wanted, rows_max: u32::MAX, bytes_max: usize::MAX };
         let heads = self.model.load(&load).rows.into_iter();
         let heads = heads.map(|row| ReassignCursor { due_at: row.due_at, seq: row.id.seq() });
         heads.filter(|head| Some(*head) > after).take(*rows_max).collect()
     }
 
-    fn take_out(&mut self, seq: Seq, order: &Reassign, now: Timestamp, waiting: &mut Vec<Waiting>) -> Taken {
+    fn reassign_one(
+        &mut self,
+        seq: Seq,
+        order: &ReassignCommand,
+        now: Timestamp,
+        waiting: &mut Vec<PendingDelivery>,
+    ) -> Taken {
         let row = self.row(seq);
         let replay = row.waiting.replaying.and_then(|sent| self.model.replays().get(&sent.replay));
         if order.running.contains(&seq) || replay.is_some_and(|replay| replay.job.state.is_open()) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use redrive_core::engine::{Advance, Waiting};
+use redrive_core::engine::{Advance, PendingDelivery};
 use redrive_core::ids::Seq;
 use redrive_core::letters::replay::{Listing, ReplayId, ReplayJob};
 use redrive_core::store_model::Lane;
@@ -12,7 +12,7 @@ use redrive_core::time::Timestamp;
 use super::letters::Choice;
 use super::world::World;
 use crate::store::derive;
-use crate::store::letter::{NewReplay, OrderRefusal, Redirect, ReplayAct, ReplayView};
+use crate::store::letter::{CommandRefusal, NewReplay, Redirect, ReplayAct, ReplayView};
 
 /// What is known of a replay beside what the model knows.
 #[derive(Clone, Debug)]
@@ -55,7 +55,7 @@ impl World {
         &mut self,
         new: &NewReplay,
         now: Timestamp,
-    ) -> Result<ReplayView, OrderRefusal> {
+    ) -> Result<ReplayView, CommandRefusal> {
         let NewReplay { selection, what, pace, origin, to, note } = new;
         for letter in selection.letters.iter().flatten() {
             self.free_letter(*letter)?;
@@ -70,7 +70,7 @@ impl World {
             }
         }
         if chosen.is_empty() {
-            return Err(OrderRefusal::NothingMatches { claimed, poison });
+            return Err(CommandRefusal::NothingMatches { claimed, poison });
         }
         let queue = to.as_ref().map(|to| Arc::clone(&to.queue));
         let id = self.model.begin_replay(*pace, *origin, queue, now);
@@ -106,10 +106,10 @@ impl World {
         id: ReplayId,
         act: ReplayAct,
         now: Timestamp,
-    ) -> Result<ReplayView, OrderRefusal> {
-        let before = self.model.replays().get(&id).ok_or(OrderRefusal::NoSuchReplay(id))?.job.state;
+    ) -> Result<ReplayView, CommandRefusal> {
+        let before = self.model.replays().get(&id).ok_or(CommandRefusal::NoSuchReplay(id))?.job.state;
         if self.model.change_replay(id, act, now).is_none() {
-            return Err(OrderRefusal::NotPossible { replay: id, state: before });
+            return Err(CommandRefusal::NotPossible { replay: id, state: before });
         }
         let word = match act {
             ReplayAct::Pause => "replay-pause",
@@ -126,7 +126,7 @@ impl World {
         &mut self,
         advance: &Advance,
         now: Timestamp,
-        waiting: &mut Vec<Waiting>,
+        waiting: &mut Vec<PendingDelivery>,
     ) -> Option<(ReplayJob, u32)> {
         let sent = self.model.advance(advance, now, waiting);
         self.count_kinds();

@@ -4,23 +4,26 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use redrive_core::engine::story::Story;
-use redrive_core::engine::{QueueName, Waiting};
+use redrive_core::engine::attempt_record::AttemptRecord;
+use redrive_core::engine::{PendingDelivery, QueueName};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{EventId, EventSource};
-use redrive_core::event::copies::Remembered;
+use redrive_core::event::copy_rule::RememberedKeys;
 use redrive_core::ids::{DependencyName, Seq, ServiceName};
 use redrive_core::letters::replay::ReplayId;
-use redrive_core::store_model::{Model, Row, State};
+use redrive_core::store_model::{Model, ModelRow, RowState};
 use redrive_core::time::Timestamp;
 
-use super::door::Door;
+use super::access_store::Door;
 use super::letters::Kind;
 use super::replays::ReplayRecord;
-use crate::store::admit::{self, Backlog, Earlier, Fit, Ledger, Routed};
-use crate::store::door::By;
+use crate::store::access_store::AuditActor;
+use crate::store::admit::{self, AdmissionLedger, Backlog, BacklogFit, EarlierEvent, RoutePlan};
 use crate::store::letter::{AuditRecord, KindId, LetterNumber};
-use crate::store::{Addressee, Batch, CRASHES_MAX, Closed, DeliveryState, Note, Recovered, Written};
+use crate::store::{
+    Addressee, BatchResult, CRASHES_MAX, DeliveryState, LetterClosure, RecoveredState, StateChange,
+    WriteBatch,
+};
 
 #[derive(Clone, Debug)]
 pub(super) struct World {
@@ -38,7 +41,7 @@ pub(super) struct World {
     pub(super) imported: BTreeMap<String, Seq>,
     pub(super) audit: BTreeMap<u64, AuditRecord>,
     /// Who gave the order that is being carried out.
-    pub(super) acting: By,
+    pub(super) actor: AuditActor,
     pub(super) door: Door,
     /// Deliveries that were delivered and events that nobody wanted, with when: what may be deleted later.
     pub(super) ending: VecDeque<(Timestamp, Seq)>,
@@ -59,11 +62,11 @@ pub(super) struct World {
 pub(super) struct Extra {
     pub(super) event: Seq,
     pub(super) subscription: Arc<str>,
-    pub(super) stories: Vec<Story>,
+    pub(super) stories: Vec<AttemptRecord>,
     /// The event that took its place if it is superseded, else the event whose letter it took the place of.
     pub(super) linked: Option<Seq>,
     /// How it was done with, if it was.
-    pub(super) closed: Option<Closed>,
+    pub(super) closed: Option<LetterClosure>,
 }
 
 /// An event, or what is remembered of it.
@@ -98,13 +101,13 @@ impl Kept {
         (first..first + u64::from(self.delivery_count)).map(Seq::new)
     }
 
-    fn earlier(&self, seq: Seq) -> Earlier {
-        Earlier {
+    fn earlier(&self, seq: Seq) -> EarlierEvent {
+        EarlierEvent {
             seq,
             content: self.content,
             deliveries: self.delivery_count,
             accepted_at: self.received_at,
-            remembered: Remembered { last_at: self.received_at, kept: self.whole },
+            remembered: RememberedKeys { last_at: self.received_at, kept: self.whole },
         }
     }
 
@@ -114,10 +117,10 @@ impl Kept {
     }
 }
 
-impl Ledger for World {
+impl AdmissionLedger for World {
     type Error = Infallible;
 
-    fn find(&mut self, event: &Event, content: u64) -> Result<Option<Earlier>, Infallible> {
+    fn find(&mut self, event: &Event, content: u64) -> Result<Option<EarlierEvent>, Infallible> {
         let places = self.ids.get(&(event.source.clone(), event.id.clone()));
         // An event that a letter from elsewhere brought was not sent, and keeps nothing out that is.
         let sent = places.into_iter().flatten().filter(|seq| !self.events[seq].imported);
@@ -125,20 +128,20 @@ impl Ledger for World {
         Ok(all.reduce(|found, earlier| found.beside(earlier, content)))
     }
 
-    fn find_key(&mut self, key: &[u8], now: Timestamp) -> Result<Option<Earlier>, Infallible> {
+    fn find_key(&mut self, key: &[u8], now: Timestamp) -> Result<Option<EarlierEvent>, Infallible> {
         let Some((seq, until)) = self.keys.get(key).copied() else { return Ok(None) };
         let found = self.events.get(&seq).map(|kept| kept.earlier(seq));
         if !found.is_some_and(|earlier| earlier.remembered.kept) && until <= now {
             return Ok(None);
         }
         // The key may be all that is left of it.
-        let remembered = Remembered { last_at: now, kept: false };
-        let gone = Earlier { seq, content: 0, deliveries: 1, accepted_at: now, remembered };
+        let remembered = RememberedKeys { last_at: now, kept: false };
+        let gone = EarlierEvent { seq, content: 0, deliveries: 1, accepted_at: now, remembered };
         Ok(Some(found.unwrap_or(gone)))
     }
 
     fn waiting(&self, service: &ServiceName) -> Backlog {
-        let is_open = |row: &&Row<Extra>| row.state.is_open() && row.waiting.queue.service == *service;
+        let is_open = |row: &&ModelRow<Extra>| row.state.is_open() && row.waiting.queue.service == *service;
         let mut backlog = Backlog::default();
         for row in self.model.rows().filter(is_open) {
             backlog.deliveries += 1;
@@ -161,7 +164,7 @@ impl World {
             keys: BTreeMap::new(),
             imported: BTreeMap::new(),
             audit: BTreeMap::new(),
-            acting: By::nobody(),
+            actor: AuditActor::unknown(),
             door: Door::default(),
             ending: VecDeque::new(),
             ids_checked: Seq::NONE,
@@ -175,24 +178,24 @@ impl World {
     }
 
     /// The delivery at that place, which is there.
-    pub(super) fn row(&self, seq: Seq) -> &Row<Extra> {
+    pub(super) fn row(&self, seq: Seq) -> &ModelRow<Extra> {
         self.model.row(seq).expect("only a delivery that is there is asked for")
     }
 
     /// What it is, as a reader sees it.
-    pub(super) fn state(&self, row: &Row<Extra>) -> DeliveryState {
+    pub(super) fn state(&self, row: &ModelRow<Extra>) -> DeliveryState {
         let written_at = row.waiting.written_at;
         match &row.state {
-            State::Ready => DeliveryState::Ready,
-            State::Due(at) => DeliveryState::Due { at: *at },
-            State::Behind => DeliveryState::Behind,
-            State::Delivered => DeliveryState::Delivered { at: written_at },
-            State::Dead(death) => {
+            RowState::Ready => DeliveryState::Ready,
+            RowState::Due(at) => DeliveryState::Due { at: *at },
+            RowState::Behind => DeliveryState::Behind,
+            RowState::Delivered => DeliveryState::Delivered { at: written_at },
+            RowState::Dead(death) => {
                 let letter = row.letter.and_then(|number| self.model.letter(number));
                 let at = letter.expect("a dead delivery has a letter").died_at;
                 DeliveryState::Dead { at, death: death.clone() }
             }
-            State::Closed => {
+            RowState::Closed => {
                 let how = row.extra.closed.clone().expect("it is known how it was closed");
                 DeliveryState::Closed { at: written_at, how }
             }
@@ -201,10 +204,10 @@ impl World {
 
     /// Whether a delivery was purged.
     pub(super) fn is_purged(&self, seq: Seq) -> bool {
-        self.row(seq).extra.closed == Some(Closed::Purged)
+        self.row(seq).extra.closed == Some(LetterClosure::Purged)
     }
 
-    pub(super) fn recover(&mut self, now: Timestamp) -> Recovered {
+    pub(super) fn recover(&mut self, now: Timestamp) -> RecoveredState {
         let now = self.last_alive_at.map_or(now, |last| last.max(now));
         if std::mem::replace(&mut self.running, true) {
             self.crashes.push_back((now, self.model.last()));
@@ -221,7 +224,7 @@ impl World {
         let waiting = self.model.queues().filter(|(_, open)| *open > 0);
         let waiting: BTreeSet<QueueName> = waiting.map(|(queue, _)| (**queue).clone()).collect();
         let text = |hash: &u64| self.books[hash].text.as_deref().map(str::to_owned);
-        Recovered {
+        RecoveredState {
             resumes_at: now,
             seed: self.seed,
             queues: waiting.into_iter().collect(),
@@ -240,8 +243,8 @@ impl World {
         self.last_alive_at = self.last_alive_at.max(Some(now));
     }
 
-    pub(super) fn write(&mut self, batch: &Batch, now: Timestamp) -> Written {
-        let mut written = Written::default();
+    pub(super) fn write(&mut self, batch: &WriteBatch, now: Timestamp) -> BatchResult {
+        let mut written = BatchResult::default();
         for settlement in &batch.settlements {
             written.settled.push(self.settle(settlement, now));
         }
@@ -249,7 +252,7 @@ impl World {
             let submitted = self.submit(submission, now, &mut written.waiting);
             written.submitted.push(submitted);
         }
-        for note in &batch.notes {
+        for note in &batch.changes {
             self.note(note, now, &mut written.waiting);
         }
         for given in &batch.commands {
@@ -263,50 +266,56 @@ impl World {
         written
     }
 
-    fn note(&mut self, note: &Note, now: Timestamp, waiting: &mut Vec<Waiting>) {
+    fn note(&mut self, note: &StateChange, now: Timestamp, waiting: &mut Vec<PendingDelivery>) {
         match note {
-            Note::Pause(service) => {
+            StateChange::Pause(service) => {
                 self.model.paused.entry(service.clone()).or_insert(now);
             }
-            Note::Resume(service) => {
+            StateChange::Resume(service) => {
                 self.model.paused.remove(service);
             }
-            Note::Breaker(record) => self.model.keep_breaker(record, now),
-            Note::Absence { from } => self.model.absences.add(*from, now),
+            StateChange::Breaker(record) => self.model.keep_breaker(record, now),
+            StateChange::Absence { from } => self.model.absences.add(*from, now),
             // Every batch is a sign of life.
-            Note::Alive => {}
-            Note::Book { hash, text } => {
+            StateChange::Alive => {}
+            StateChange::Book { hash, text } => {
                 self.books_turn += 1;
                 let book = self.books.entry(*hash).or_default();
                 book.text = Some(Arc::clone(text));
                 book.turn = self.books_turn;
             }
-            Note::Owe(dependency) => {
+            StateChange::AutoReplayDue(dependency) => {
                 self.owed.insert(dependency.clone());
             }
-            Note::Paid(dependency) => {
+            StateChange::AutoReplayDone(dependency) => {
                 self.owed.remove(dependency);
             }
-            Note::Release(queue) => self.model.release(queue),
-            Note::Key(key) => self.keep_key(key),
-            Note::Refused(refused) => self.keep_refused(refused, now),
-            Note::Memo { name, value } => self.keep_memo(name, value.as_deref()),
-            Note::Deed(deed) => self.keep_deed(deed, now),
-            Note::Route { event, routes } => self.route(*event, routes, now, waiting),
+            StateChange::Release(queue) => self.model.release(queue),
+            StateChange::Key(key) => self.save_key(key),
+            StateChange::Refused(refused) => self.save_refused(refused, now),
+            StateChange::Memo { name, value } => self.save_memo(name, value.as_deref()),
+            StateChange::Audit(deed) => self.save_audit_entry(deed, now),
+            StateChange::Route { event, routes } => self.route(*event, routes, now, waiting),
         }
     }
 
-    fn route(&mut self, event: Seq, routes: &[Addressee], now: Timestamp, waiting: &mut Vec<Waiting>) {
+    fn route(
+        &mut self,
+        event: Seq,
+        routes: &[Addressee],
+        now: Timestamp,
+        waiting: &mut Vec<PendingDelivery>,
+    ) {
         let Some(kept) = self.events.get(&event).filter(|kept| kept.is_unrouted()) else { return };
         let whole = Arc::clone(&kept.event);
-        let Ok(Some(Routed { to, keys })) = admit::route(self, routes, &whole, now) else { return };
+        let Ok(Some(RoutePlan { to, keys })) = admit::route(self, routes, &whole, now) else { return };
         let first_delivery = self.model.last().next();
         let kept = self.events.get_mut(&event).expect("it was there");
         kept.first_delivery = first_delivery;
         kept.delivery_count = admit::deliveries(to.len());
         for addressee in to {
-            waiting.extend(self.add_delivery(event, addressee, Fit::Waits, now));
+            waiting.extend(self.add_delivery(event, addressee, BacklogFit::Waits, now));
         }
-        self.keep_keys(event, keys);
+        self.write_keys(event, keys);
     }
 }

@@ -17,7 +17,7 @@ use super::server::{Act, Server, answer, send};
 use super::*;
 
 fn is_taken(ending: &Ending) -> bool {
-    matches!(ending, Ending::Reply(Reply { seen: Seen::Http { status: 200, .. }, .. }))
+    matches!(ending, Ending::Reply(TargetReply { seen: ReplyKind::Http { status: 200, .. }, .. }))
 }
 
 #[tokio::test]
@@ -34,7 +34,7 @@ async fn a_connection_carries_one_call_after_the_other() {
     ];
     for (name, script, connections) in cases {
         let server = Server::start(script).await;
-        let target = target(&server.url(), Form::Binary);
+        let target = target(&server.url(), HttpFormat::Binary);
         for _ in 0..10 {
             post(&target).await;
         }
@@ -48,7 +48,7 @@ async fn targets_of_one_host_share_their_connections() {
     let pool = Arc::new(Pool::new(Roots::Only(Vec::new())));
     for path in ["", "/a", "/b"] {
         let url = format!("http://127.0.0.1:{}{path}", server.port());
-        assert!(is_taken(&post(&target_of(&url, Form::Structured, &pool)).await));
+        assert!(is_taken(&post(&target_of(&url, HttpFormat::Structured, &pool)).await));
     }
     assert_eq!(server.log(|log| log.accepted), 1);
 }
@@ -58,7 +58,7 @@ async fn a_connection_that_was_closed_meanwhile_is_not_used() {
     // It promises to stay, and goes.
     let server = Server::start(vec![answer("200 OK", ""), Act::Close]).await;
     let pool = Arc::new(Pool::new(Roots::Only(Vec::new())));
-    let target = target_of(&server.url(), Form::Binary, &pool);
+    let target = target_of(&server.url(), HttpFormat::Binary, &pool);
     for calls in 1..=5 {
         assert!(is_taken(&post(&target).await), "call {calls}");
         until("news of the end", || pool.ready_count() == 0).await;
@@ -102,11 +102,12 @@ async fn a_request_that_may_have_arrived_is_sent_again_only_where_the_rule_would
                 });
             }
         });
-        let target = target(&format!("http://127.0.0.1:{port}/"), Form::Binary);
+        let target = target(&format!("http://127.0.0.1:{port}/"), HttpFormat::Binary);
         assert!(is_taken(&post(&target).await), "{name}");
-        let delivery = Waiting { attempts, ..order(8, "e-2") };
+        let delivery = PendingDelivery { attempts, ..order(8, "e-2") };
         let ending = target.call(call_retried(retry, PATIENT, vec![delivery])).await;
-        let expected_ending = "Transport(ClosedEarly), 127.0.0.1:PORT hung up before its answer was whole";
+        let expected_ending =
+            "Transport(ClosedEarly), 127.0.0.1:PORT closed the connection before the response was complete";
         assert_eq!(told(&ending, port), expected_ending, "{name}");
         let (connections, requests) = (accepted.load(Ordering::SeqCst), heads.load(Ordering::SeqCst));
         assert_eq!((connections, requests), expected, "{name}");
@@ -118,7 +119,7 @@ async fn a_kept_connection_that_ends_before_the_write_is_replaced_by_a_new_one()
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let pool = Arc::new(Pool::new(Roots::Only(Vec::new())));
     let port = listener.local_addr().expect("it is bound").port();
-    let target = target_of(&format!("http://127.0.0.1:{port}/"), Form::Binary, &pool);
+    let target = target_of(&format!("http://127.0.0.1:{port}/"), HttpFormat::Binary, &pool);
     let _still = stand_still();
     let (first, kept) = tokio::join!(post(&target), answer_next(&listener));
     assert!(is_taken(&first));
@@ -159,7 +160,7 @@ fn stand_still() -> std::sync::mpsc::Sender<()> {
 async fn a_call_that_must_not_be_repeated_takes_no_connection_that_has_rested() {
     let server = Server::start(vec![answer("200 OK", "")]).await;
     let pool = Arc::new(Pool::new(Roots::Only(Vec::new())));
-    let target = target_of(&server.url(), Form::Binary, &pool);
+    let target = target_of(&server.url(), HttpFormat::Binary, &pool);
     assert!(is_taken(&post(&target).await));
     tokio::time::pause();
     tokio::time::advance(JUST_USED).await;
@@ -215,7 +216,7 @@ async fn an_answer_may_come_before_the_request_is_whole() {
         std::future::pending::<()>().await;
     });
     let pool = Arc::new(Pool::new(Roots::Only(Vec::new())));
-    let target = target_of(&format!("http://127.0.0.1:{port}/"), Form::Binary, &pool);
+    let target = target_of(&format!("http://127.0.0.1:{port}/"), HttpFormat::Binary, &pool);
     let mut large = order(7, "e-1");
     let data = Bytes::from(vec![b'x'; 32 * 1024 * 1024]);
     large.event = Arc::new(Event { data, ..Event::clone(&large.event) });
@@ -242,7 +243,7 @@ async fn kept_after(calls: usize, permits: u32) -> usize {
         }
     });
     let pool = Arc::new(Pool::new(Roots::Only(Vec::new())));
-    let options = options(Form::Binary, None, permits);
+    let options = options(HttpFormat::Binary, None, permits);
     let target = HttpTarget::new(&format!("http://{address}/"), options, Arc::clone(&pool));
     let target = Arc::new(target.expect("an address"));
     let mut running = tokio::task::JoinSet::new();
@@ -265,7 +266,7 @@ async fn so_many_connections_are_kept_and_no_more() {
 async fn a_connection_that_nobody_needs_is_closed() {
     let server = Server::start(vec![answer("200 OK", "")]).await;
     let pool = Arc::new(Pool::new(Roots::Only(Vec::new())));
-    assert!(is_taken(&post(&target_of(&server.url(), Form::Binary, &pool)).await));
+    assert!(is_taken(&post(&target_of(&server.url(), HttpFormat::Binary, &pool)).await));
     assert_eq!(pool.count(), 1);
     tokio::time::pause();
     tokio::time::advance(IDLE_TIME_MAX).await;

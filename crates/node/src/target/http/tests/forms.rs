@@ -14,7 +14,7 @@ use crate::secret::Secrets;
 use crate::target::call_test::book_of;
 
 /// An event with all there is.
-fn full(seq: u64) -> Waiting {
+fn full(seq: u64) -> PendingDelivery {
     let headers = [
         ("ce-specversion", "1.0"),
         ("ce-id", "e-1"),
@@ -33,7 +33,7 @@ fn full(seq: u64) -> Waiting {
     delivery
 }
 
-async fn request_of(form: Form, secret: Option<&str>, deliveries: Vec<Waiting>) -> String {
+async fn request_of(form: HttpFormat, secret: Option<&str>, deliveries: Vec<PendingDelivery>) -> String {
     let server = Server::start(vec![answer("200 OK", "")]).await;
     let folder = tempfile::tempdir().expect("a folder");
     let signing = secret.map(|lines| {
@@ -56,7 +56,7 @@ const SECRETS: Option<&str> = Some("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\nthe 
 
 #[tokio::test]
 async fn the_binary_form() {
-    insta::assert_snapshot!(request_of(Form::Binary, SECRETS, vec![full(7)]).await, @r#"
+    insta::assert_snapshot!(request_of(HttpFormat::Binary, SECRETS, vec![full(7)]).await, @r#"
     POST /hooks?from=here HTTP/1.1
     host: 127.0.0.1:PORT
     user-agent: redrive/VERSION
@@ -89,7 +89,7 @@ async fn the_binary_form() {
 async fn the_binary_form_of_very_little() {
     let headers =
         [("ce-specversion", "1.0"), ("ce-id", "e-1"), ("ce-source", "web"), ("ce-type", "orders.placed")];
-    let request = request_of(Form::Binary, None, vec![delivery(7, &headers, "")]).await;
+    let request = request_of(HttpFormat::Binary, None, vec![delivery(7, &headers, "")]).await;
     insta::assert_snapshot!(request, @r#"
     POST /hooks?from=here HTTP/1.1
     host: 127.0.0.1:PORT
@@ -108,7 +108,7 @@ async fn the_binary_form_of_very_little() {
 
 #[tokio::test]
 async fn the_structured_form() {
-    insta::assert_snapshot!(request_of(Form::Structured, None, vec![full(7)]).await, @r#"
+    insta::assert_snapshot!(request_of(HttpFormat::Structured, None, vec![full(7)]).await, @r#"
     POST /hooks?from=here HTTP/1.1
     host: 127.0.0.1:PORT
     user-agent: redrive/VERSION
@@ -129,7 +129,7 @@ async fn the_structured_form() {
 #[tokio::test]
 async fn the_batch_form() {
     let deliveries = vec![order(7, "e-1"), full(8)];
-    insta::assert_snapshot!(request_of(Form::Batch, SECRETS, deliveries).await, @r#"
+    insta::assert_snapshot!(request_of(HttpFormat::Batch, SECRETS, deliveries).await, @r#"
     POST /hooks?from=here HTTP/1.1
     host: 127.0.0.1:PORT
     user-agent: redrive/VERSION
@@ -148,15 +148,15 @@ async fn the_batch_form() {
 #[tokio::test]
 async fn a_replayed_letter_says_so_in_every_form() {
     let replaying = Replaying { replay: ReplayId(3), times: 2 };
-    let replayed = || Waiting { replaying: Some(replaying), ..full(7) };
+    let replayed = || PendingDelivery { replaying: Some(replaying), ..full(7) };
     let (header, attribute) = ("\nredrive-replay: 2\n", "\"redrivereplay\":2");
     #[rustfmt::skip]
     let cases = [
-        ("a header",                        Form::Binary,     vec![replayed()],                 1, 0),
-        ("a header and an attribute",       Form::Structured, vec![replayed()],                 1, 1),
-        ("an attribute of that event only", Form::Batch,      vec![replayed(), order(8, "e")],  0, 1),
-        ("nothing of what was not",         Form::Binary,     vec![full(7)],                    0, 0),
-        ("nor in the body",                 Form::Structured, vec![full(7)],                    0, 0),
+        ("a header",                        HttpFormat::Binary,     vec![replayed()],                 1, 0),
+        ("a header and an attribute",       HttpFormat::Structured, vec![replayed()],                 1, 1),
+        ("an attribute of that event only", HttpFormat::Batch,      vec![replayed(), order(8, "e")],  0, 1),
+        ("nothing of what was not",         HttpFormat::Binary,     vec![full(7)],                    0, 0),
+        ("nor in the body",                 HttpFormat::Structured, vec![full(7)],                    0, 0),
     ];
     for (name, form, deliveries, headers, attributes) in cases {
         let request = request_of(form, None, deliveries).await;
@@ -167,7 +167,9 @@ async fn a_replayed_letter_says_so_in_every_form() {
 
 #[tokio::test]
 async fn what_arrives_can_be_verified_with_either_secret() {
-    for (form, deliveries) in [(Form::Binary, vec![full(7)]), (Form::Batch, vec![full(7), order(8, "e-2")])] {
+    for (form, deliveries) in
+        [(HttpFormat::Binary, vec![full(7)]), (HttpFormat::Batch, vec![full(7), order(8, "e-2")])]
+    {
         let request = request_of(form, SECRETS, deliveries).await;
         let (head, body) = request.split_once("\n\n").expect("a head and a body");
         let header = |name: &str| {
@@ -191,12 +193,12 @@ async fn what_arrives_can_be_verified_with_either_secret() {
 #[tokio::test]
 async fn a_batch_is_known_by_what_is_in_it() {
     let id = async |deliveries| {
-        let request = request_of(Form::Batch, None, deliveries).await;
+        let request = request_of(HttpFormat::Batch, None, deliveries).await;
         let line = request.lines().find_map(|line| line.strip_prefix("webhook-id: ")).map(str::to_owned);
         line.expect("it is stated")
     };
     let (one, two) = (|| order(7, "e-1"), || order(8, "e-2"));
-    let again = || Waiting { attempts: 4, ..order(7, "e-1") };
+    let again = || PendingDelivery { attempts: 4, ..order(7, "e-1") };
     let same = id(vec![one(), two()]).await;
     assert_eq!(id(vec![again(), two()]).await, same, "on a later attempt");
     assert_ne!(id(vec![one()]).await, same);
@@ -212,14 +214,14 @@ async fn what_no_header_can_hold_is_not_sent_as_one() {
         ("ce-type", "orders.placed"),
         ("ce-correlationid", "%E2%82%AC"),
     ];
-    let request = request_of(Form::Binary, None, vec![delivery(7, &headers, "x")]).await;
+    let request = request_of(HttpFormat::Binary, None, vec![delivery(7, &headers, "x")]).await;
     assert!(request.contains("ce-id: %E2%82%AC%20%25\n"), "{request}");
     assert!(request.contains("ce-correlationid: %E2%82%AC\n"), "{request}");
     assert!(!request.contains("x-correlation-id"), "{request}");
 }
 
 /// An event that tries to be more than an event.
-fn hostile() -> Waiting {
+fn hostile() -> PendingDelivery {
     let headers = [
         ("ce-specversion", "1.0"),
         ("ce-id", "e-1"),
@@ -245,7 +247,7 @@ fn hostile() -> Waiting {
 
 #[tokio::test]
 async fn no_attribute_becomes_a_header_of_its_own() {
-    let request = request_of(Form::Binary, None, vec![hostile()]).await;
+    let request = request_of(HttpFormat::Binary, None, vec![hostile()]).await;
     let (head, body) = request.split_once("\n\n").expect("a head and a body");
     assert_eq!(body, "x");
     assert!(head.bytes().all(|byte| byte == b'\n' || matches!(byte, b' '..=b'~')), "{head:?}");
@@ -279,7 +281,7 @@ async fn no_attribute_becomes_a_header_of_its_own() {
 
 #[tokio::test]
 async fn a_sender_does_not_say_what_only_we_know() {
-    let batch = request_of(Form::Batch, None, vec![hostile()]).await;
+    let batch = request_of(HttpFormat::Batch, None, vec![hostile()]).await;
     assert!(!batch.contains("forged\",\"redrive") && !batch.contains("msg_forged"), "{batch}");
     for spoofed in [
         r#""redriveattempt":"99""#,
@@ -290,8 +292,8 @@ async fn a_sender_does_not_say_what_only_we_know() {
     ] {
         assert!(!batch.contains(spoofed), "{spoofed}: {batch}");
     }
-    let structured = request_of(Form::Structured, None, vec![hostile()]).await;
-    let binary = request_of(Form::Binary, None, vec![hostile()]).await;
+    let structured = request_of(HttpFormat::Structured, None, vec![hostile()]).await;
+    let binary = request_of(HttpFormat::Binary, None, vec![hostile()]).await;
     for spoofed in [
         "webhookid",
         "redriveattempt",
@@ -340,7 +342,7 @@ fn what_would_break_a_line_is_no_attribute() {
 async fn a_user_in_the_address_is_who_calls() {
     let server = Server::start(vec![answer("200 OK", "")]).await;
     let url = server.url().replace("http://", "http://ann:secret@");
-    let target = target(&url, Form::Binary);
+    let target = target(&url, HttpFormat::Binary);
     post(&target).await;
     assert!(server.request().contains("\nauthorization: Basic YW5uOnNlY3JldA==\n"));
     assert!(server.request().contains("\nhost: 127.0.0.1:PORT\n"));

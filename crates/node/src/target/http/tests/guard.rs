@@ -10,7 +10,7 @@ const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// A target at that name, which resolves by that list.
 fn named(name: &str, port: u16, network: Network, pool: &Arc<Pool>) -> HttpTarget {
-    let options = HttpOptions { network, ..options(Form::Binary, None, 64) };
+    let options = HttpOptions { network, ..options(HttpFormat::Binary, None, 64) };
     let address = format!("http://{name}:{port}/hooks?key=hunter2");
     HttpTarget::new(&address, options, Arc::clone(pool)).expect("an address")
 }
@@ -51,7 +51,7 @@ async fn a_name_that_leads_inside_is_refused_and_says_what_to_change() {
     }
     assert_eq!(server.log(|log| log.accepted), 0, "nobody was called");
     let target = named("nobody.test", server.port(), Network::Public, &resolving(list));
-    let expected = "Transport(Dns), the name nobody.test could not be resolved: it has no address";
+    let expected = "Transport(Dns), DNS lookup of nobody.test failed: it has no address";
     assert_eq!(told(&post(&target).await, server.port()), expected, "no address is no refusal");
 }
 

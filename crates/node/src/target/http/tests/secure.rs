@@ -41,7 +41,7 @@ async fn start(config: Arc<ServerConfig>) -> (u16, Arc<Mutex<Log>>) {
     let seen = Arc::clone(&log);
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            seen.lock().expect("nobody panics").accepted += 1;
+            seen.lock().expect("lock is not poisoned").accepted += 1;
             let (config, seen) = (Arc::clone(&config), Arc::clone(&seen));
             tokio::spawn(async move {
                 let Ok(mut stream) = TlsAcceptor::from(config).accept(stream).await else { return };
@@ -54,7 +54,7 @@ async fn start(config: Arc<ServerConfig>) -> (u16, Arc<Mutex<Log>>) {
 
 async fn post_trusting(roots: Vec<CertificateDer<'static>>, url: &str) -> Ending {
     let pool = Arc::new(Pool::new(Roots::Only(roots)));
-    post(&target_of(url, Form::Binary, &pool)).await
+    post(&target_of(url, HttpFormat::Binary, &pool)).await
 }
 
 #[tokio::test]
@@ -62,11 +62,11 @@ async fn a_certificate_that_is_trusted_is_enough() {
     let identity = identity("127.0.0.1", |_| {});
     let (port, log) = start(identity.config).await;
     let pool = Arc::new(Pool::new(Roots::Only(vec![identity.certificate])));
-    let target = target_of(&format!("https://127.0.0.1:{port}/hooks"), Form::Binary, &pool);
+    let target = target_of(&format!("https://127.0.0.1:{port}/hooks"), HttpFormat::Binary, &pool);
     for _ in 0..3 {
         assert_eq!(told(&post(&target).await, port), r#"200 "in private", 200 OK"#);
     }
-    let log = log.lock().expect("nobody panics");
+    let log = log.lock().expect("lock is not poisoned");
     assert_eq!((log.accepted, log.requests.len()), (1, 3), "such connections are kept too");
     assert!(log.requests[0].starts_with("POST /hooks HTTP/1.1\r\n"), "{}", log.requests[0]);
 }
@@ -85,7 +85,7 @@ async fn what_is_wrong_with_a_certificate_is_said() {
     });
     #[rustfmt::skip]
     let cases = [
-        ("nobody trusts it",   good.config,  vec![],                   "its certificate is signed by nobody who is trusted here"),
+        ("nobody trusts it",   good.config,  vec![],                   "its certificate is not signed by a trusted authority"),
         ("for another name",   named.config, vec![named.certificate],  "its certificate is not for 127.0.0.1 but for elsewhere.test"),
         ("too old",            old.config,   vec![old.certificate],    "its certificate expired at 2002-01-01T00:00:00Z"),
         ("too young",          early.config, vec![early.certificate],  "its certificate is not valid before 2090-01-01T00:00:00Z"),
@@ -105,7 +105,7 @@ async fn what_speaks_no_tls_is_told_apart() {
     let silent = Server::start(vec![Act::Hang]).await;
     let url = |server: &Server| format!("https://127.0.0.1:{}/", server.port());
     let hasty = call("{ connect: 20s, tls: 300ms, whole: 40s }", vec![order(7, "e-1")]);
-    let ending = target(&url(&silent), Form::Binary).call(hasty).await;
+    let ending = target(&url(&silent), HttpFormat::Binary).call(hasty).await;
     let expected = "Transport(Timeout(Tls)), no TLS handshake with 127.0.0.1:PORT within 300ms";
     assert_eq!(told(&ending, silent.port()), expected);
 
@@ -121,10 +121,13 @@ async fn what_speaks_no_tls_is_told_apart() {
     });
     let url = format!("https://127.0.0.1:{port}/");
     assert_eq!(told(&post_trusting(Vec::new(), &url).await, port), tls("it does not speak TLS"));
-    assert_eq!(told(&post_trusting(Vec::new(), &url).await, port), tls("it hung up in the handshake"));
+    assert_eq!(
+        told(&post_trusting(Vec::new(), &url).await, port),
+        tls("connection closed during the handshake")
+    );
     speaks.await.expect("it got both calls");
 
     let plain = Server::start(vec![send("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")]).await;
-    let ending = post(&target(&plain.url(), Form::Binary)).await;
+    let ending = post(&target(&plain.url(), HttpFormat::Binary)).await;
     assert_eq!(told(&ending, plain.port()), r#"200 "", 200 OK"#, "plain HTTP needs no certificate");
 }

@@ -55,11 +55,11 @@ impl Server {
         let seen = Arc::clone(&log);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                seen.lock().expect("nobody panics").accepted += 1;
+                seen.lock().expect("lock is not poisoned").accepted += 1;
                 let (script, seen) = (script.clone(), Arc::clone(&seen));
                 tokio::spawn(async move {
                     serve_tcp(stream, &script, &seen).await;
-                    seen.lock().expect("nobody panics").ended += 1;
+                    seen.lock().expect("lock is not poisoned").ended += 1;
                 });
             }
         });
@@ -75,7 +75,7 @@ impl Server {
     }
 
     pub(super) fn log<T>(&self, look: impl FnOnce(&Log) -> T) -> T {
-        look(&self.log.lock().expect("nobody panics"))
+        look(&self.log.lock().expect("lock is not poisoned"))
     }
 
     /// The only request that came, with `PORT` and `VERSION` for what changes.
@@ -102,7 +102,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     while let Some(request) = read_request(stream).await {
-        log.lock().expect("nobody panics").requests.push(request);
+        log.lock().expect("lock is not poisoned").requests.push(request);
         for act in script {
             match act {
                 Act::Send(bytes) => stream.write_all(bytes).await.ok()?,

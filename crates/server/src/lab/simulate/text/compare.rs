@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use redrive_core::text::counted;
-use redrive_lab::simulate::Report;
-use redrive_lab::simulate::compare::{Advantage, Beside, Compared, Comparison, Side};
-use redrive_lab::simulate::figures::Spread;
+use redrive_lab::simulate::SimulationReport;
+use redrive_lab::simulate::compare::{
+    Advantage, BookComparison, BookSide, DependencyCurves, FigureComparison,
+};
+use redrive_lab::simulate::figures::FigureSpread;
 use unicode_width::UnicodeWidthStr;
 
 use crate::lab::simulate::text::{GAP_COLUMNS, LABEL_COLUMNS, PlotColumns, label, show, sign};
@@ -16,10 +18,10 @@ use crate::terminal::{hanging, style, terminal_columns};
 
 /// The whole page; `first` is the first book's run with the first seed.
 pub(crate) fn page(
-    first: &Report,
+    first: &SimulationReport,
     names: [&str; 2],
-    comparison: &Comparison,
-    over_time: &[Beside],
+    comparison: &BookComparison,
+    over_time: &[DependencyCurves],
 ) -> String {
     let about = first.about.as_deref().unwrap_or("A scenario");
     let (from, to) = comparison.seeds;
@@ -40,13 +42,14 @@ pub(crate) fn page(
     out
 }
 
-fn figures(names: [&str; 2], comparison: &Comparison) -> String {
+fn figures(names: [&str; 2], comparison: &BookComparison) -> String {
     let [a, b] = names;
     let mut table = Table::new(&[Edge::Whole, Edge::Right, Edge::Right, Edge::Right, Edge::Whole]);
     table.head(&["", a, b, "difference", "better"]);
     let mut of = None;
     let called = called(comparison);
-    let is_told = |figure: &&Compared| figure.of.as_ref().is_none_or(|of| called.contains(of.as_str()));
+    let is_told =
+        |figure: &&FigureComparison| figure.of.as_ref().is_none_or(|of| called.contains(of.as_str()));
     for figure in comparison.figures.iter().filter(is_told) {
         if figure.of != of {
             of.clone_from(&figure.of);
@@ -57,8 +60,8 @@ fn figures(names: [&str; 2], comparison: &Comparison) -> String {
         let better = better(figure, names, comparison.runs);
         table.push(vec![
             Cell::plain(format!("{indent}{}", figure.metric)),
-            cell(Side::A, figure, comparison.runs),
-            cell(Side::B, figure, comparison.runs),
+            cell(BookSide::A, figure, comparison.runs),
+            cell(BookSide::B, figure, comparison.runs),
             Cell::plain(
                 figure.difference.as_ref().map_or_else(String::new, |it| spread(it, comparison.runs)),
             ),
@@ -69,8 +72,8 @@ fn figures(names: [&str; 2], comparison: &Comparison) -> String {
 }
 
 /// The dependencies that one of them called: the others need no lines.
-fn called(comparison: &Comparison) -> BTreeSet<&str> {
-    let most = |spread: &Option<Spread>| spread.as_ref().and_then(|spread| spread.max).unwrap_or(0.0);
+fn called(comparison: &BookComparison) -> BTreeSet<&str> {
+    let most = |spread: &Option<FigureSpread>| spread.as_ref().and_then(|spread| spread.max).unwrap_or(0.0);
     let calls = comparison.figures.iter().filter(|figure| figure.metric == "calls");
     let called = calls.filter(|calls| most(&calls.a) + most(&calls.b) > 0.0);
     called.filter_map(|figure| figure.of.as_deref()).collect()
@@ -82,19 +85,19 @@ fn lines(table: Table) -> String {
     out
 }
 
-fn cell(side: Side, figure: &Compared, runs: usize) -> Cell {
+fn cell(side: BookSide, figure: &FigureComparison, runs: usize) -> Cell {
     let value = [&figure.a, &figure.b][side as usize].as_ref();
     let text = value.map_or_else(|| "–".to_owned(), |value| spread(value, runs));
     if figure.better == Some(side) { Cell::bold(text) } else { Cell::plain(text) }
 }
 
 /// The middle, and in brackets from where to where.
-fn spread(value: &Spread, runs: usize) -> String {
+fn spread(value: &FigureSpread, runs: usize) -> String {
     let (least, middle, most) = &value.shown;
     if runs == 1 || least == most { middle.clone() } else { format!("{middle} ({least} to {most})") }
 }
 
-fn better(figure: &Compared, names: [&str; 2], runs: usize) -> String {
+fn better(figure: &FigureComparison, names: [&str; 2], runs: usize) -> String {
     let Some(side) = figure.better else { return String::new() };
     let name = names[side as usize];
     if runs == 1 {
@@ -104,7 +107,7 @@ fn better(figure: &Compared, names: [&str; 2], runs: usize) -> String {
     }
 }
 
-fn causes(names: [&str; 2], comparison: &Comparison) -> String {
+fn causes(names: [&str; 2], comparison: &BookComparison) -> String {
     if comparison.dead_letters.is_empty() {
         return String::new();
     }
@@ -126,7 +129,7 @@ fn causes(names: [&str; 2], comparison: &Comparison) -> String {
     lines(table)
 }
 
-fn sparks(names: [&str; 2], runs: usize, over_time: &[Beside]) -> String {
+fn sparks(names: [&str; 2], runs: usize, over_time: &[DependencyCurves]) -> String {
     let mut out = String::new();
     let Some(any) = over_time.first() else { return out };
     let steps = over_time.iter().flat_map(|it| it.calls.iter().map(Vec::len)).max().unwrap_or(1);
@@ -137,8 +140,8 @@ fn sparks(names: [&str; 2], runs: usize, over_time: &[Beside]) -> String {
         let _ = writeln!(out, "{}", style::bold(&dependency.name));
         for (what, series) in [("calls", &dependency.calls), ("waiting", &dependency.waiting)] {
             let most = columns.most(series);
-            for side in Side::BOTH {
-                let title = if side == Side::A { what } else { "" };
+            for side in BookSide::BOTH {
+                let title = if side == BookSide::A { what } else { "" };
                 let name = names[side as usize];
                 let blanks = " ".repeat(width - name.width());
                 let spark = columns.spark_up_to(&series[side as usize], most);
@@ -154,9 +157,9 @@ fn sparks(names: [&str; 2], runs: usize, over_time: &[Beside]) -> String {
 /// So many dependencies are told of one by one.
 const ALIKE_MAX: usize = 3;
 
-fn words(names: [&str; 2], comparison: &Comparison) -> String {
+fn words(names: [&str; 2], comparison: &BookComparison) -> String {
     let mut out = String::new();
-    for side in Side::BOTH {
+    for side in BookSide::BOTH {
         let own: Vec<&Advantage> = comparison.advantages.iter().filter(|it| it.side == side).collect();
         if own.is_empty() {
             continue;
@@ -191,13 +194,13 @@ fn often(advantage: &Advantage, runs: usize) -> String {
     style::dim(format!(", better in {} of {runs} runs", advantage.better_in))
 }
 
-fn expectations(names: [&str; 2], comparison: &Comparison) -> String {
+fn expectations(names: [&str; 2], comparison: &BookComparison) -> String {
     let mut out = String::new();
     let runs = comparison.runs;
     for expected in &comparison.expectations {
         let lead = if out.is_empty() { "\n" } else { "" };
         let met = [expected.a, expected.b];
-        let each = Side::BOTH.map(|side| {
+        let each = BookSide::BOTH.map(|side| {
             let sign = sign(met[side as usize], runs);
             let value = match runs {
                 1 => expected.shown[side as usize].clone(),

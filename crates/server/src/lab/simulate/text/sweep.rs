@@ -6,14 +6,14 @@ use std::fmt::Write as _;
 use redrive_core::book::problem::Problem;
 use redrive_core::text::{counted, show_rounded};
 use redrive_lab::scenario::Scenario;
-use redrive_lab::simulate::sweep::{Column, Swept};
+use redrive_lab::simulate::sweep::{SweepColumn, SweepResult};
 
 use crate::terminal::spark::spark;
 use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{hanging, style, terminal_columns};
 
 /// The whole page.
-pub(crate) fn page(scenario: &Scenario, runs: u32, seed: u64, swept: &Swept) -> String {
+pub(crate) fn page(scenario: &Scenario, runs: u32, seed: u64, swept: &SweepResult) -> String {
     let about = scenario.about.as_deref().unwrap_or("A scenario");
     let runs_shown = match runs {
         1 => format!("seed {seed}"),
@@ -22,7 +22,7 @@ pub(crate) fn page(scenario: &Scenario, runs: u32, seed: u64, swept: &Swept) -> 
     let books = counted(swept.rows.len() as u64, "rule book");
     let played = format!("{} of events · {books} · {runs_shown}", show_rounded(scenario.duration));
     let mut out = format!("{}\n{}\n\n", style::bold(about), style::dim(played));
-    let mut groups: Vec<Vec<&Column>> = Vec::new();
+    let mut groups: Vec<Vec<&SweepColumn>> = Vec::new();
     for column in &swept.columns {
         match groups.last_mut() {
             Some(group) if group[0].of == column.of => group.push(column),
@@ -43,7 +43,7 @@ pub(crate) fn page(scenario: &Scenario, runs: u32, seed: u64, swept: &Swept) -> 
     out
 }
 
-fn table(swept: &Swept, columns: &[&Column]) -> String {
+fn table(swept: &SweepResult, columns: &[&SweepColumn]) -> String {
     let sides = swept.paths.iter().map(|_| CellAlign::Right).chain(columns.iter().map(|_| CellAlign::Right));
     let mut table = Table::new(&sides.collect::<Vec<_>>());
     let heads = columns.iter().map(|column| column.metric);
@@ -71,7 +71,7 @@ fn table(swept: &Swept, columns: &[&Column]) -> String {
 const CURVE_STEPS: f64 = 1_000.0;
 
 /// From row to row; what never came is as high as the highest.
-fn curve(column: &Column) -> String {
+fn curve(column: &SweepColumn) -> String {
     let most = column.values.iter().flatten().copied().fold(0.0, f64::max);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to a thousand")]
     let height = |value: &Option<f64>| match value {
@@ -82,7 +82,7 @@ fn curve(column: &Column) -> String {
     spark(&column.values.iter().map(height).collect::<Vec<_>>())
 }
 
-fn expectations(swept: &Swept, runs: u32) -> String {
+fn expectations(swept: &SweepResult, runs: u32) -> String {
     let mut out = String::new();
     let runs = runs as usize;
     for row in &swept.rows {

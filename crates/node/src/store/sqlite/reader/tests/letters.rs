@@ -11,7 +11,7 @@ use super::{KINDS, LETTERS, Table, of};
 use crate::store::letter::{
     KindId, LetterFilter, LetterKey, LetterNumber, LetterQuery, Poison, Selection, TREND_POINTS,
 };
-use crate::store::{Closed, DeliveryState, Filter, Reader, StateName};
+use crate::store::{DeliveryFilter, DeliveryState, DeliveryStateName, LetterClosure, StoreReader};
 
 type Case = (&'static str, LetterFilter, fn(u64) -> bool);
 
@@ -294,18 +294,19 @@ fn deliveries_show_what_became_of_their_letters() {
         DELETE FROM letters WHERE delivery IN (4, 6, 8, 10);",
     );
     let list = |state| {
-        let filter = Filter { state: Some(state), rows_max: 1_000, ..Filter::default() };
+        let filter = DeliveryFilter { state: Some(state), rows_max: 1_000, ..DeliveryFilter::default() };
         table.reader.list(&filter).expect("it answers").deliveries
     };
-    let dead: Vec<_> = list(StateName::Dead).iter().map(|view| view.id).collect();
+    let dead: Vec<_> = list(DeliveryStateName::Dead).iter().map(|view| view.id).collect();
     let expected: Vec<_> = (0..LETTERS).rev().filter(|n| !(1..=4).contains(n)).map(of::delivery).collect();
     assert_eq!(dead, expected, "those that hold are dead too");
-    let closed: Vec<_> = list(StateName::Closed).into_iter().map(|view| view.state).collect();
+    let closed: Vec<_> = list(DeliveryStateName::Closed).into_iter().map(|view| view.state).collect();
     let by = redrive_core::ids::Receipt::of(redrive_core::ids::Seq::new(77));
-    let expected = [(3, Closed::Purged), (2, Closed::Superseded { by }), (1, Closed::Skipped)];
+    let expected =
+        [(3, LetterClosure::Purged), (2, LetterClosure::Superseded { by }), (1, LetterClosure::Skipped)];
     let expected = expected.map(|(n, how)| DeliveryState::Closed { at: of::died_at(n), how });
     assert_eq!(closed, expected);
-    let ready = list(StateName::Ready);
+    let ready = list(DeliveryStateName::Ready);
     assert_eq!((ready[0].replaying, ready[0].replays), (Some(ReplayId(3)), 2));
     let supersedes = redrive_core::ids::Receipt::of(redrive_core::ids::Seq::new(78));
     assert_eq!(ready[0].supersedes, Some(supersedes));

@@ -2,9 +2,9 @@
 
 use rusqlite::Connection;
 
-use super::super::find::{self, Way};
-use super::super::kinds::{Detail, KindQuery};
-use super::super::{Look, delivery, door, groups, list, replays};
+use super::super::find::{self, ScanOrder};
+use super::super::kinds::{KindDetail, KindQuery};
+use super::super::{ReadView, access_store, delivery, groups, list, replays};
 use super::of;
 use crate::store::letter::LetterFilter;
 use crate::store::sqlite::{replay, schema};
@@ -36,14 +36,14 @@ fn no_question_goes_through_all_letters() {
     let cases: [(&str, String, &str); 17] = [
         ("a delivery",               delivery::DELIVERY.into(),          delivery_plan),
         ("what holds",               list::HOLDING.into(),                "SEARCH deliveries USING COVERING INDEX holding (queue=? AND rowid<?)"),
-        ("all letters, back",        find::all(Way::Back),               "SEARCH letters USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
-        ("all letters, forth",       find::all(Way::Forth),              "SEARCH letters USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
-        ("a session, back",          find::of_session(Way::Back),        "SEARCH letters USING INDEX letters_of_session (session=? AND rowid>? AND rowid<?)"),
-        ("a session, forth",         find::of_session(Way::Forth),       "SEARCH letters USING INDEX letters_of_session (session=? AND rowid>? AND rowid<?)"),
-        ("a correlation, back",      find::of_correlation(Way::Back),    "SEARCH letters USING INDEX letters_of_correlation (correlation=? AND rowid>? AND rowid<?)"),
-        ("a correlation, forth",     find::of_correlation(Way::Forth),   "SEARCH letters USING INDEX letters_of_correlation (correlation=? AND rowid>? AND rowid<?)"),
-        ("a kind, back",             find::of_kind(Way::Back),           "SEARCH letters USING COVERING INDEX letters_of_kind (kind=? AND rowid>? AND rowid<?)"),
-        ("a kind, forth",            find::of_kind(Way::Forth),          "SEARCH letters USING COVERING INDEX letters_of_kind (kind=? AND rowid>? AND rowid<?)"),
+        ("all letters, back",        find::all(ScanOrder::Back),               "SEARCH letters USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
+        ("all letters, forth",       find::all(ScanOrder::Forth),              "SEARCH letters USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
+        ("a session, back",          find::of_session(ScanOrder::Back),        "SEARCH letters USING INDEX letters_of_session (session=? AND rowid>? AND rowid<?)"),
+        ("a session, forth",         find::of_session(ScanOrder::Forth),       "SEARCH letters USING INDEX letters_of_session (session=? AND rowid>? AND rowid<?)"),
+        ("a correlation, back",      find::of_correlation(ScanOrder::Back),    "SEARCH letters USING INDEX letters_of_correlation (correlation=? AND rowid>? AND rowid<?)"),
+        ("a correlation, forth",     find::of_correlation(ScanOrder::Forth),   "SEARCH letters USING INDEX letters_of_correlation (correlation=? AND rowid>? AND rowid<?)"),
+        ("a kind, back",             find::of_kind(ScanOrder::Back),           "SEARCH letters USING COVERING INDEX letters_of_kind (kind=? AND rowid>? AND rowid<?)"),
+        ("a kind, forth",            find::of_kind(ScanOrder::Forth),          "SEARCH letters USING COVERING INDEX letters_of_kind (kind=? AND rowid>? AND rowid<?)"),
         ("a letter by number",       find::BY_NUMBER.into(),             "SEARCH letters USING INTEGER PRIMARY KEY (rowid=?)"),
         ("a letter by delivery",     find::BY_DELIVERY.into(),           "SEARCH letters USING INDEX sqlite_autoindex_letters_1 (delivery=?)"),
         ("what tells more",          find::OPEN.into(),                  "SEARCH d USING INTEGER PRIMARY KEY (rowid=?); SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"),
@@ -61,9 +61,9 @@ fn no_question_goes_through_all_letters() {
         ("what is on record", replays::AUDIT,  "SEARCH audit USING INTEGER PRIMARY KEY (rowid<?)"),
         ("held sessions",    replays::HELD,    "SEARCH held USING INTEGER PRIMARY KEY (rowid>?)"),
         ("who holds one",    replays::HOLDER,  "SEARCH d USING INTEGER PRIMARY KEY (rowid=?); SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"),
-        ("refused bodies",   door::REFUSED,      "SEARCH refused USING INTEGER PRIMARY KEY (rowid<?)"),
-        ("one of them",      door::REFUSED_BODY, "SEARCH refused USING INTEGER PRIMARY KEY (rowid=?)"),
-        ("accepted events",  door::ACCEPTED,     "SEARCH events USING INTEGER PRIMARY KEY (rowid>?)"),
+        ("refused bodies",   access_store::REFUSED,      "SEARCH refused USING INTEGER PRIMARY KEY (rowid<?)"),
+        ("one of them",      access_store::REFUSED_BODY, "SEARCH refused USING INTEGER PRIMARY KEY (rowid=?)"),
+        ("accepted events",  access_store::ACCEPTED,     "SEARCH events USING INTEGER PRIMARY KEY (rowid>?)"),
     ];
     for (name, sql, expected) in cases {
         assert_eq!(plan(&connection, sql), expected, "{name}");
@@ -84,12 +84,12 @@ fn kinds_are_gone_through_only_where_nothing_names_them() {
         ("all of them",             any(),                                                     "SCAN kinds"),
     ];
     for (name, filter, expected) in cases {
-        let ask = |look: &Look<'_>| {
-            let query = KindQuery::new(look, &filter, Detail::Counters)?.expect("kinds may fit");
+        let ask = |look: &ReadView<'_>| {
+            let query = KindQuery::new(look, &filter, KindDetail::Counters)?.expect("kinds may fit");
             let one = query.only(1);
             Ok((query.sql, one.sql))
         };
-        let (all, one) = table.reader.ask(ask).expect("it answers");
+        let (all, one) = table.reader.read(ask).expect("it answers");
         assert_eq!(plan(&table.connection, &all), expected, "{name}");
         assert_eq!(
             plan(&table.connection, &one),
