@@ -12,7 +12,7 @@ pub fn reference() -> String {
     let mut page = String::from(
         "# Every key of a scenario\n\n\
          Generated from the tables that `redrive simulate` and `redrive schema scenario` use; \
-         [Simulating](simulating.md) has examples.\n",
+         [Lab](../lab.md#scenarios) has examples.\n",
     );
     push_keys(&mut page, &SCENARIO, &Connectors::default());
     expectations(&mut page);

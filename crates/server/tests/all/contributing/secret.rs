@@ -1,4 +1,4 @@
-//! `secrets: { s: { keyring: NAME } }`: a secret that the process keeps.
+//! `secrets: { s: { keyring: NAME } }`: a secret of this process.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ static CONNECTOR: Connector =
 struct Keyring(String);
 
 impl SecretSource for Keyring {
-    // Caching, staleness and alerts come with the trait.
+    // The runtime adds caching, staleness and alerts.
     fn fetch(&self) -> ConnectorFuture<'_, Result<SecretValues, SecretError>> {
         let value = format!("the value of {}", self.0);
         Box::pin(async move { SecretValues::from_lines(value.as_bytes(), "keyring") })

@@ -23,7 +23,7 @@ static CONNECTOR: Connector = Connector {
     })
 };
 
-/// What waits, and what was read and is not acknowledged. What is not acknowledged must come again after a crash.
+/// Waiting messages, and the number of unacknowledged ones. A real source delivers these again after a crash.
 pub(super) static QUEUE: Mutex<(VecDeque<String>, usize)> = Mutex::new((VecDeque::new(), 0));
 
 struct Memory;
@@ -44,7 +44,7 @@ impl Messages for Memory {
                     Some(body)
                 });
                 if let Some(body) = read {
-                    // The id is the same each time that the message is read: it absorbs what comes again.
+                    // The same id every time the message is read, so that repetitions are deduplicated.
                     let id = body.clone();
                     let (partition, headers, fault, token) = (None, Vec::new(), None, Arc::new(()));
                     let message = SourceMessage { id, partition, headers, body: body.into(), fault, token };

@@ -35,7 +35,7 @@ impl Target for Append {
             let data: Vec<u8> =
                 call.deliveries.iter().flat_map(|one| [&one.event.data[..], b"\n"].concat()).collect();
             let file = std::fs::OpenOptions::new().append(true).create(true).open(&self.0);
-            // It says what it saw; the rule book says what that means.
+            // A target reports what it observed; the rule book decides what it means.
             let (seen, message) = match file.and_then(|mut file| file.write_all(&data)) {
                 Ok(()) => (ReplyKind::Taken, String::new()),
                 Err(error) => (ReplyKind::Broker(BrokerError::Unavailable), error.to_string()),
