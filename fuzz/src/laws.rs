@@ -1,7 +1,7 @@
-//! What must hold of any bytes at all: one function for each way into Redrive, bytes in, laws asserted.
+//! Properties that hold for any bytes: one function per kind of input.
 //!
-//! The fuzz targets and the core's own tests call the same functions, so that what a fuzzer finds is a
-//! file for the corpus and from then on a test. A law that is broken panics; nothing else does.
+//! The fuzz targets and the core's tests call the same functions, so a finding becomes a corpus file and a test. Only a
+//! broken property panics.
 
 use redrive_core::book::connectors::built_in;
 use std::sync::Arc;
@@ -23,22 +23,21 @@ use redrive_lab::simulate::{Go, SimulationPlan, run};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// What came of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Came {
-    /// They are an event, some events, a book or a scenario.
+    /// One or more events, a book or a scenario.
     Taken,
-    /// They are not, and it was said why.
+    /// Refused with a reason.
     Refused,
 }
 
-/// The longest word to a sender on why something is no event: what they sent is not read out to them.
+/// Upper bound of an error message: it must not repeat the input.
 const REFUSAL_BYTES_MAX: usize = 1_000;
 
-/// A larger burst than this takes longer than a fuzzer may wait.
+/// Larger bursts take too long for a fuzzer.
 const BURST_PLAYED_MAX: u32 = 1_000;
 
-/// What scenarios are played against.
+/// The rule book for scenarios.
 const SCENARIO_BOOK: &str = r#"version: 1
 services:
   shop:
@@ -48,7 +47,7 @@ services:
 dependencies: { api: { kind: webhook } }
 "#;
 
-/// Rows of a book that are looked at one by one; the rest are like them.
+/// Number of rows checked one by one.
 const ROWS_LOOKED_AT: usize = 50;
 
 const STRUCTURED: (&str, &[u8]) = ("content-type", b"application/cloudevents+json");
@@ -127,7 +126,7 @@ pub fn scenario(bytes: &[u8]) -> Came {
     };
     let book = Arc::new(read(SCENARIO_BOOK, built_in()).book.expect("a book of our own"));
     holds_for_problems(&scenario.misfits(&book).into_sorted(), bytes);
-    // A burst comes at one moment, in which nobody can stop it.
+    // A burst cannot be interrupted.
     let bursts = scenario.arrivals.iter().map(|arrival| match arrival.flow {
         ArrivalPattern::Bursts { size, .. } => size,
         ArrivalPattern::Steady { .. } | ArrivalPattern::Wave { .. } | ArrivalPattern::Trace { .. } => 1,
@@ -161,7 +160,7 @@ fn refused(invalid: &InvalidEvent) -> Came {
     Came::Refused
 }
 
-/// An event in hand can be routed and sent, and whoever gets it has the same event.
+/// An accepted event can be routed and sent, and the receiver reads the same event.
 fn holds_for_event(event: &Event) {
     let sent = event.to_structured();
     assert_eq!(read_one(&[STRUCTURED], &sent), without_space_around(event), "as one JSON object");
@@ -176,7 +175,7 @@ fn holds_for_event(event: &Event) {
     assert_eq!(book.route(event.event_type.as_str()).len(), 1, "`*` claims every event");
 }
 
-/// What a dead letter keeps of an event is what came, but for white space between its parts.
+/// A dead letter keeps the event unchanged, except for white space between its parts.
 fn holds_for_letter(event: &Event) {
     let letter = event.to_json();
     let text = letter.to_string();
@@ -226,7 +225,7 @@ fn holds_for_book(book: &RuleBook) {
     }
 }
 
-/// The headers and the body of a request; what is no header is passed over.
+/// The headers and the body of a request; other lines are ignored.
 fn request(bytes: &[u8]) -> (Vec<(&str, &[u8])>, &[u8]) {
     let (head, body) = match bytes {
         [b'\n', body @ ..] => (&bytes[..0], body),
@@ -240,7 +239,7 @@ fn header(line: &[u8]) -> Option<(&str, &[u8])> {
     Some((std::str::from_utf8(name).ok()?, value))
 }
 
-/// What stands before and after the first mark; without one, all is before.
+/// The parts before and after the first mark; without one, all is before.
 fn split<'a>(bytes: &'a [u8], mark: &[u8]) -> (&'a [u8], &'a [u8]) {
     match bytes.windows(mark.len()).position(|window| window == mark) {
         Some(at) => (&bytes[..at], &bytes[at + mark.len()..]),
@@ -255,7 +254,7 @@ fn read_one(headers: &[(&str, &[u8])], body: &[u8]) -> Event {
     }
 }
 
-/// The event as JSON can tell it: where its data are JSON, white space around them is nobody's.
+/// The event as JSON can express it: white space around JSON data is not kept.
 fn without_space_around(event: &Event) -> Event {
     let mut event = event.clone();
     if holds_json(&event) {
@@ -264,13 +263,13 @@ fn without_space_around(event: &Event) -> Event {
     event
 }
 
-/// Whether the data are said to be JSON and are.
+/// Whether the data are declared as JSON and are JSON.
 fn holds_json(event: &Event) -> bool {
     event.content_type.as_ref().is_some_and(ContentType::is_json)
         && serde_json::from_slice::<&RawValue>(&event.data).is_ok()
 }
 
-/// The event as headers can tell it: they know only texts.
+/// The event as headers can express it: texts only.
 fn with_texts_only(event: &Event) -> Event {
     let mut event = event.clone();
     for value in event.extensions.values_mut() {
