@@ -2,14 +2,14 @@
 //!
 //! ```
 //! use redrive::{Book, Classify};
-//! use redrive::core::policy::answer::{Answer, TransportError, What};
+//! use redrive::core::policy::answer::{AnswerKind, TargetAnswer, TransportError};
 //!
 //! # #[derive(Debug)] struct Down;
 //! # impl std::fmt::Display for Down { fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result { f.write_str("down") } }
 //! # impl std::error::Error for Down {}
 //! impl Classify for Down {
-//!     fn answer(&self) -> Answer<'_> {
-//!         Answer { what: What::Transport(TransportError::Refused), message: "down", retry_after: None }
+//!     fn answer(&self) -> TargetAnswer<'_> {
+//!         TargetAnswer { what: AnswerKind::Transport(TransportError::Refused), message: "down", retry_after: None }
 //!     }
 //! }
 //!

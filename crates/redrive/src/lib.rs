@@ -4,7 +4,7 @@
 //! how long it may take, when to stop asking, and what the caller is told.
 //!
 //! ```
-//! use redrive::core::policy::answer::{Answer, TransportError, What};
+//! use redrive::core::policy::answer::{AnswerKind, TargetAnswer, TransportError};
 //! use redrive::guard::BreakerState;
 //! use redrive::{Book, Cause, Classify};
 //!
@@ -14,8 +14,8 @@
 //! struct Down;
 //!
 //! impl Classify for Down {
-//!     fn answer(&self) -> Answer<'_> {
-//!         Answer { what: What::Transport(TransportError::Refused), message: "", retry_after: None }
+//!     fn answer(&self) -> TargetAnswer<'_> {
+//!         TargetAnswer { what: AnswerKind::Transport(TransportError::Refused), message: "", retry_after: None }
 //!     }
 //! }
 //!

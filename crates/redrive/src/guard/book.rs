@@ -50,7 +50,7 @@ const REFRESH_EVERY: Duration = Duration::from_secs(1);
 /// assert_eq!(limit.as_secs(), 5);
 /// # Ok(()) }
 /// # #[derive(Debug, thiserror::Error)] #[error("never")] struct Never;
-/// # impl redrive::Classify for Never { fn answer(&self) -> redrive::core::policy::answer::Answer<'_> { unreachable!() } }
+/// # impl redrive::Classify for Never { fn answer(&self) -> redrive::core::policy::answer::TargetAnswer<'_> { unreachable!() } }
 /// ```
 #[derive(Clone, Debug)]
 pub struct Book {
