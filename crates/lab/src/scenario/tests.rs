@@ -120,7 +120,7 @@ fn what_is_wrong_is_said_with_its_place_and_a_cure() {
         ("phases that overlap",      api("phases: [{ at: 1m, for: 5m, is: down }, { at: 2m, for: 1m, slow: 1s }]"),
             "4:50 phases-overlap: this phase overlaps that on line 4, which lasts until 6m | start one after the other has ended"),
         ("an unknown mode",          api("phases: [{ at: 1m, for: 5m, is: sad }]"),
-            "4:42 unknown-word: `sad` cannot stand here | known here: `down`, `hanging`"),
+            "4:42 unknown-word: `sad` is not allowed here | expected one of `down`, `hanging`"),
         ("no mode",                  api("phases: [{ at: 1m, for: 5m }]"),
             "4:19 one-of: a phase needs one of its kinds |"),
         ("more than all calls",      api("phases: [{ at: 1m, for: 5m, fails: [{ status: 503, share: 60% }, { status: 500, share: 50% }] }]"),

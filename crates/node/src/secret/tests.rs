@@ -45,18 +45,18 @@ async fn secrets_are_found_where_the_book_says() {
         ("two at once",         file("two", b" new \r\n\nold"),             Ok(vec!["new", "old"])),
         ("eight at once",       file("eight", b"1\n2\n3\n4\n5\n6\n7\n8"),   Ok(vec!["1", "2", "3", "4", "5", "6", "7", "8"])),
         ("nine at once",        file("nine", b"1\n2\n3\n4\n5\n6\n7\n8\n9"), error(format!("{} has more than 8 lines, one value each", path("nine")))),
-        ("an empty file",       file("empty", b" \n"),                      error(format!(" is empty{}", path("empty")))),
+        ("an empty file",       file("empty", b" \n"),                      error(format!("{} is empty", path("empty")))),
         ("no file",             missing,                                    error(format!("could not read {}: No such file or directory (os error 2)", path("missing")))),
         ("a folder",            itself,                                     error(format!("{} is not a file", folder.path().display()))),
         ("a large file",        file("large", &large),                      error(format!("{} is larger than 64 KiB", path("large")))),
         // Cargo sets this one for every test.
         ("a variable",          "env: CARGO_PKG_NAME".to_owned(),           Ok(vec!["redrive-node"])),
-        ("no variable",         "env: REDRIVE_TEST_UNSET".to_owned(),       error("environment variable  is not setREDRIVE_TEST_UNSET".to_owned())),
+        ("no variable",         "env: REDRIVE_TEST_UNSET".to_owned(),       error("environment variable REDRIVE_TEST_UNSET is not set".to_owned())),
         ("a command",           sh("echo new; echo old >&1"),               Ok(vec!["new", "old"])),
         ("without a shell",     "command: [echo, $HOME; id]".to_owned(),    Ok(vec!["$HOME; id"])),
         ("a failing command",   sh("echo hunter2; echo hunter2 >&2; exit 3"), error("sh failed with exit code 3 (stderr is hidden, it may contain the secret)".to_owned())),
         ("a killed command",    sh("kill -9 $$"),                           error("sh was ended by signal 9 (SIGKILL) (stderr is hidden, it may contain the secret)".to_owned())),
-        ("a silent command",    "command: [\"true\"]".to_owned(),           error(" is emptywhat true prints".to_owned())),
+        ("a silent command",    "command: [\"true\"]".to_owned(),           error("what true prints is empty".to_owned())),
         ("an endless command",  "command: [\"yes\"]".to_owned(),            error("what yes prints is larger than 64 KiB".to_owned())),
         ("no such command",     "command: [redrive-test-nobody]".to_owned(), error("could not run redrive-test-nobody: No such file or directory (os error 2)".to_owned())),
         ("a vault",             "key-vault: \"https://v.test/s\"".to_owned(), error("secret kind `key-vault` is not available in this version: use `env`, `file` or `command`".to_owned())),
@@ -379,10 +379,10 @@ services:
     assert_eq!(
         told,
         [
-            "4:3 error secret-unavailable: the secret `target`: environment variable  is not setREDRIVE_TEST_UNSET",
+            "4:3 error secret-unavailable: the secret `target`: environment variable REDRIVE_TEST_UNSET is not set",
             "5:3 error secret-unavailable: the secret `channel`: could not read FILE: No such file or directory (os error 2)",
             "6:3 error secret-unavailable: the secret `hook`: secret kind `key-vault` is not available in this version: use `env`, `file` or `command`",
-            "7:3 error secret-unavailable: the secret `token`: environment variable  is not setREDRIVE_TEST_UNSET",
+            "7:3 error secret-unavailable: the secret `token`: environment variable REDRIVE_TEST_UNSET is not set",
         ]
     );
 }

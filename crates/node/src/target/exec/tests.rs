@@ -39,7 +39,7 @@ async fn ran(target: &ExecTarget, limit: &str, delivery: PendingDelivery) -> (Ex
 async fn what_a_run_came_to_is_told_in_its_own_words() {
     #[rustfmt::skip]
     let cases = [
-        ("well",       "exit 0",                                    "60s",   Exit::Code(0),       "the process did its work"),
+        ("well",       "exit 0",                                    "60s",   Exit::Code(0),       "process exited with status 0"),
         ("a status",   "echo no disk >&2; exit 3",                  "60s",   Exit::Code(3),       "Process crashed: exit status 3: no disk"),
         ("in silence", "exit 3",                                    "60s",   Exit::Code(3),       "Process crashed: exit status 3"),
         ("a signal",   "kill -SEGV $$",                             "60s",   Exit::Signal(11),    "Process crashed: signal 11"),

@@ -14,6 +14,7 @@ use serde::Deserialize;
 const SHOWN_MAX: usize = 80;
 
 #[derive(Deserialize)]
+#[serde(expecting = "an object with `batchItemFailures`")]
 struct BatchAnswer {
     #[serde(rename = "batchItemFailures")]
     failures: Option<Vec<ItemFailure>>,

@@ -228,7 +228,7 @@ async fn a_batch_is_delivered_failed_or_both() {
         ("nobody",                vec![failures(&[""])],                      unclear(r#"unknown identifier """#)),
         ("no JSON",               vec![answer("200 OK", "ok")],               not_json("expected value at line 1 column 1")),
         ("half of it",            vec![answer("200 OK", "{")],                not_json("EOF while parsing an object at line 1 column 1")),
-        ("another shape",         vec![answer("200 OK", "[]")],               not_json("invalid length 0, expected struct Answer with 1 element at line 1 column 2")),
+        ("another shape",         vec![answer("200 OK", "[]")],               not_json("invalid length 0, expected an object with `batchItemFailures` at line 1 column 2")),
         ("a refusal of it all",   vec![answer("500 Oh", "no")],               r#"500 "no", 500 Internal Server Error: no"#.to_owned()),
         ("broken off",            vec![send("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{"), Act::Close], "Transport(ClosedEarly), 127.0.0.1:PORT closed the connection before the response was complete".to_owned()),
         ("far too long",          vec![send("HTTP/1.1 200 OK\r\ncontent-length: 104857600\r\n\r\n"), Act::Repeat(vec![b' '; 65_536])], unclear("it is too long")),
