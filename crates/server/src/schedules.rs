@@ -1,4 +1,4 @@
-//! `redrive schedules`: when the schedules of a rule book fire next.
+//! `redrive schedules`: next fires of the schedules in a rule book.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -18,8 +18,7 @@ use crate::terminal::moment::coming;
 use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{print_as, style};
 
-/// Shows when the schedules of a rule book fire next, and what clocks that are set do to them; needs no
-/// server.
+/// Shows the next fires of all schedules, including clock changes; needs no server.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -33,13 +32,13 @@ pub(crate) struct SchedulesArgs {
     /// The rule book
     #[arg(long, value_name = "FILE", default_value = "redrive.yaml")]
     pub(crate) rules: PathBuf,
-    /// How many fires of each
+    /// Number of fires of each
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     pub(crate) count: u16,
-    /// From when on, such as 2026-10-24T00:00:00Z; without it, from now on
+    /// Start time, such as 2026-10-24T00:00:00Z (default: now)
     #[arg(long, value_name = "TIME")]
     pub(crate) from: Option<Timestamp>,
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
 }
@@ -71,7 +70,6 @@ fn shown(plan: &ScheduledJob, from: Timestamp, count: u16) -> Value {
     })
 }
 
-/// The whole page.
 pub(crate) fn page(plans: &[ScheduledJob], from: Timestamp, count: u16) -> String {
     if plans.is_empty() {
         return "the rule book has no schedules\n".to_owned();

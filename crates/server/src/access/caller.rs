@@ -1,7 +1,7 @@
-//! A caller as handlers know it: who did it, and whether it is bound to something else.
+//! A caller as handlers see it: its identity and scope.
 //!
-//! Invariant: what a caller may not see is answered as if it were not there, and a question for more than it
-//! may see is refused whole: nothing is left out in silence.
+//! Invariant: what a caller may not see is answered as not found, and a request for more than it may see is
+//! refused as a whole: nothing is left out silently.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,17 +20,14 @@ use crate::api::error::ApiError;
 use crate::api::limits::failed_logins::address_group;
 use crate::keys;
 
-/// Whose request it is; nobody's, where nobody is asked.
 #[derive(Clone, Debug)]
 pub(crate) struct ApiCaller(CallerIdentity);
 
 #[derive(Clone, Debug)]
 enum CallerIdentity {
-    /// Nobody is asked who they are, and everybody may do everything.
+    /// Authentication is off: every caller may do everything.
     Anybody,
-    /// The owner of a key.
     Key(Arc<CachedKey>),
-    /// Whoever an issuer speaks of.
     Token(Arc<Claims>),
 }
 
@@ -38,7 +35,7 @@ impl<S: Send + Sync> FromRequestParts<S> for ApiCaller {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
-        // Only the routes that ask for nobody's key come without one.
+        // Only routes without authentication have no caller.
         Ok(parts.extensions.get::<Self>().cloned().unwrap_or(Self(CallerIdentity::Anybody)))
     }
 }
@@ -52,7 +49,7 @@ impl ApiCaller {
         Self(CallerIdentity::Token(Arc::new(claims)))
     }
 
-    /// For the record.
+    /// For the audit log.
     pub(crate) fn by(&self) -> AuditActor {
         match &self.0 {
             CallerIdentity::Anybody => AuditActor::unknown(),
@@ -61,7 +58,7 @@ impl ApiCaller {
         }
     }
 
-    /// What its requests are counted under.
+    /// The key of its rate limit.
     pub(crate) fn meter(&self) -> String {
         match &self.0 {
             CallerIdentity::Anybody => String::new(),
@@ -70,7 +67,7 @@ impl ApiCaller {
         }
     }
 
-    /// What its streams are counted under: who it is, or where it comes from if nobody is asked.
+    /// The key of its stream limit: its identity, or its address without authentication.
     pub(crate) fn name_or_address(&self, peer: Peer) -> String {
         match &self.0 {
             CallerIdentity::Anybody => address_group(Some(peer.0)),
@@ -78,7 +75,6 @@ impl ApiCaller {
         }
     }
 
-    /// The rate that is its own.
     pub(crate) fn rate(&self) -> Option<Rate> {
         match &self.0 {
             CallerIdentity::Anybody | CallerIdentity::Token(_) => None,
@@ -86,7 +82,6 @@ impl ApiCaller {
         }
     }
 
-    /// What it is called by people.
     pub(crate) fn name(&self) -> String {
         match &self.0 {
             CallerIdentity::Anybody => "anybody".to_owned(),
@@ -95,7 +90,7 @@ impl ApiCaller {
         }
     }
 
-    /// What it is trusted with; of several roles, the one that may most.
+    /// The most powerful of its roles.
     pub(crate) fn role(&self) -> Role {
         match &self.0 {
             CallerIdentity::Anybody => Role::Admin,
@@ -104,7 +99,6 @@ impl ApiCaller {
         }
     }
 
-    /// The services that it is bound to.
     pub(crate) fn services(&self) -> Option<&[String]> {
         self.scope().filter(|scope| scope.is_bound_to_services()).map(|scope| scope.services.as_slice())
     }
@@ -119,13 +113,13 @@ impl ApiCaller {
 
     fn scope(&self) -> Option<&AccessScope> {
         match &self.0 {
-            // What an issuer says of somebody holds everywhere.
+            // Tokens have no service scope.
             CallerIdentity::Anybody | CallerIdentity::Token(_) => None,
             CallerIdentity::Key(held) => Some(&held.record.scope),
         }
     }
 
-    /// Whether it would still be let in: streams end when it would not.
+    /// Whether its credential is still valid: streams end when it is not.
     pub(crate) fn is_good(&self, now: Timestamp) -> bool {
         match &self.0 {
             CallerIdentity::Anybody => true,
@@ -134,17 +128,14 @@ impl ApiCaller {
         }
     }
 
-    /// Whether it is bound to services.
     pub(crate) fn is_bound(&self) -> bool {
         self.scope().is_some_and(AccessScope::is_bound_to_services)
     }
 
-    /// Whether it may see what is of that service.
     pub(crate) fn sees(&self, service: &str) -> bool {
         self.scope().is_none_or(|scope| scope.allows_service(service))
     }
 
-    /// Refuses what is of another service.
     pub(crate) fn check_service(&self, service: &str) -> Result<(), ApiError> {
         if self.sees(service) {
             return Ok(());
@@ -152,7 +143,7 @@ impl ApiCaller {
         Err(self.out_of_bounds(format!("the key is not for the service `{service}`")))
     }
 
-    /// Refuses a list that would go beyond its services.
+    /// Refuses a list that exceeds its services.
     pub(crate) fn check_list(&self, service: Option<&str>) -> Result<(), ApiError> {
         match service {
             Some(service) => self.check_service(service),
@@ -164,7 +155,6 @@ impl ApiCaller {
         }
     }
 
-    /// Refuses events of another source.
     pub(crate) fn check_source(&self, source: &str) -> Result<(), ApiError> {
         let Some(scope) = self.scope().filter(|scope| !scope.allows_source(source)) else { return Ok(()) };
         if scope.sources.is_empty() {
@@ -176,7 +166,7 @@ impl ApiCaller {
         Err(forbidden(message).with("sources", scope.sources.clone()))
     }
 
-    /// Refuses a letter from elsewhere whose event claims a source that the key is not for.
+    /// Refuses an imported letter whose event has a source outside the key's scope.
     pub(crate) fn check_imported_source(&self, source: &str) -> Result<(), ApiError> {
         let Some(scope) = self.scope().filter(|scope| !scope.allows_source(source)) else { return Ok(()) };
         let message = format!(
@@ -185,7 +175,7 @@ impl ApiCaller {
         Err(forbidden(message).with("sources", scope.sources.clone()))
     }
 
-    /// Refuses what concerns the whole server, and says what there is instead.
+    /// Refuses what concerns the whole server, and names alternatives.
     pub(crate) fn check_whole(&self) -> Result<(), ApiError> {
         let Some(service) = self.scope().and_then(|scope| scope.services.first()) else { return Ok(()) };
         Err(forbidden(format!(
@@ -205,7 +195,6 @@ mod tests {
     use crate::access::keyring::Keyring;
     use crate::keys::KeySpec;
 
-    /// The owner of a key of that role and scope.
     fn caller(role: Role, sources: &[&str], services: &[&str]) -> ApiCaller {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let scope = AccessScope { sources: owned(sources), services: owned(services) };

@@ -1,4 +1,4 @@
-//! Those who came with a bad key: told of, but not so often that the telling itself does harm.
+//! Failed authentications: counted, logged and reported at a bounded rate.
 
 use std::net::IpAddr;
 use std::sync::Mutex;
@@ -13,16 +13,14 @@ use crate::api::error::ApiError;
 use crate::api::limits::failed_logins::{FailedLogins, address_group};
 use crate::api::limits::rate;
 
-/// What those who fail here are counted under.
 const DOOR: &str = "api";
 
-/// How often it is told that somebody failed, at most.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
-/// Why somebody is not known; what was shown is in none of it.
+/// Why authentication failed; never contains the credential.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CredentialProblem {
-    /// It is not said which, here as little as to whoever showed it.
+    /// Deliberately does not say which.
     #[error("the key is unknown, revoked or expired")]
     Key,
     #[error("{0}")]
@@ -33,14 +31,13 @@ pub(crate) enum CredentialProblem {
     Unreadable,
 }
 
-/// What is remembered of them.
 #[derive(Debug, Default)]
 pub(crate) struct FailedLoginLog {
     addresses: FailedLogins,
     telling: Mutex<FailedLoginReport>,
 }
 
-/// Tells of many as of one.
+/// Reports many failures as one.
 #[derive(Debug, Default)]
 struct FailedLoginReport {
     told_at: Option<Timestamp>,
@@ -48,7 +45,7 @@ struct FailedLoginReport {
 }
 
 impl FailedLoginLog {
-    /// Somebody failed; an error if that was too often.
+    /// `Err` if the address failed too often.
     pub(crate) fn note(
         &self,
         node: &Node,
@@ -69,7 +66,7 @@ impl FailedLoginLog {
 }
 
 impl FailedLoginReport {
-    /// One more; how many there were since the last time, if it is time to tell.
+    /// Returns the count since the last report if one is due.
     fn count(&mut self, now: Timestamp) -> Option<u64> {
         self.untold += 1;
         if self.told_at.is_some_and(|at| now.since(at) < TELL_EVERY) {

@@ -1,4 +1,4 @@
-//! The tokens of the issuer that the rule book believes, if it believes one.
+//! Tokens of the issuer in the rule book, if there is one.
 
 use std::sync::Arc;
 
@@ -13,10 +13,9 @@ use redrive_node::token::{Claims, KeysChange, Tokens};
 use crate::access::failures::CredentialProblem;
 use crate::api::error::ApiError;
 
-/// Hears what is to be told of the issuer's keys; nothing, of an issuer that the book does not have any more.
+/// Receives changes of the issuer's keys; `None` when the issuer left the rule book.
 pub(crate) type IssuerAlarm = Arc<dyn Fn(Option<KeysChange>) + Send + Sync>;
 
-/// Reads tokens by the book that holds.
 pub(crate) struct BearerTokens {
     secrets: Secrets,
     pool: Arc<Pool>,
@@ -29,7 +28,7 @@ impl BearerTokens {
         Self { secrets, pool, alarm, tokens: ArcSwapOption::empty() }
     }
 
-    /// Makes the tokens of another rule book. The keys of an issuer that stays are kept.
+    /// Keeps the fetched keys of an unchanged issuer.
     pub(crate) fn prepare(&self, book: &RuleBook) -> Result<Option<Arc<Tokens>>, String> {
         let Some(rules) = &book.sections().access.jwt else { return Ok(None) };
         if let Some(tokens) = self.tokens().filter(|tokens| tokens.is_by(rules)) {
@@ -41,7 +40,6 @@ impl BearerTokens {
         Ok(Some(Arc::new(tokens)))
     }
 
-    /// Goes by these tokens from now on.
     pub(crate) fn switch(&self, next: Option<Arc<Tokens>>) {
         let before = self.tokens.swap(next.clone());
         if let (Some(before), Some(next)) = (&before, &next)
@@ -57,7 +55,7 @@ impl BearerTokens {
         }
     }
 
-    /// No token can be checked by this book, which asks for them.
+    /// The rule book requires tokens, but none can be checked.
     pub(crate) fn shut(&self, why: String) {
         tracing::error!(error = why, "no token can be checked");
         (self.alarm)(Some(KeysChange::Gone { why }));
@@ -73,12 +71,11 @@ impl BearerTokens {
         tokens.failing().await.map(|ailing| (tokens.issuer().to_owned(), ailing))
     }
 
-    /// Whether the book believes tokens.
     pub(crate) fn are_believed(&self) -> bool {
         self.tokens().is_some()
     }
 
-    /// Whom a token speaks of, or why it is not believed; an error if that cannot be known now.
+    /// `Err` if the token cannot be checked now.
     pub(crate) async fn find(&self, token: &str) -> Result<Result<Claims, CredentialProblem>, ApiError> {
         let Some(tokens) = self.tokens() else { return Ok(Err(CredentialProblem::NoTokens)) };
         match tokens.verify(token, wall_clock()).await {

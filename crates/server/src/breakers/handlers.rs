@@ -1,4 +1,4 @@
-//! Dependencies: how each is, what its breaker has been through, and a person's hand on it.
+//! Dependencies: state and history of each breaker, and manual trip and reset.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,16 +20,16 @@ use crate::api::request::{JsonBody, NoteRequest};
 use crate::api::{App, run_to_end};
 use crate::breakers::json::{BreakerChangeJson, BreakerState, DependenciesResponse, DependencyJson};
 
-/// What the rule book says of a dependency.
+/// A dependency as the rule book defines it.
 pub(crate) struct DeclaredDependency {
     pub kind: DependencyKind,
-    /// The breaker's, if there is one.
+    /// `None` without a breaker.
     pub settings: Option<BreakerSettings>,
-    /// Who needs it.
+    /// Queues that need it.
     pub queues: BTreeSet<QueueName>,
 }
 
-/// Every dependency of a book, whether it is declared or a target's own.
+/// Every dependency of a rule book, declared or implied by a target.
 pub(crate) fn declared(book: &RuleBook) -> BTreeMap<DependencyName, DeclaredDependency> {
     let sections = book.sections();
     let mut all: BTreeMap<DependencyName, DeclaredDependency> = BTreeMap::new();
@@ -52,7 +52,7 @@ pub(crate) fn declared(book: &RuleBook) -> BTreeMap<DependencyName, DeclaredDepe
     all
 }
 
-/// How a breaker is; one that nothing has met is closed.
+/// An unused breaker is closed.
 pub(crate) fn state_of(settings: Option<&BreakerSettings>, view: Option<&DependencyView>) -> BreakerState {
     match settings {
         None => BreakerState::None,
@@ -60,12 +60,12 @@ pub(crate) fn state_of(settings: Option<&BreakerSettings>, view: Option<&Depende
     }
 }
 
-/// Milliseconds with three places, for a share of all times.
+/// Milliseconds with three decimals.
 pub(crate) fn quantile_ms(took: &Sketch, share: f64) -> Option<f64> {
     took.quantile(share).map(|time| (time.as_secs_f64() * 1e6).round() / 1e3)
 }
 
-/// Dependencies, and how the breakers are that guard them.
+/// Dependencies and their circuit breakers.
 #[utoipa::path(
     get, path = "/v1/dependencies", operation_id = "dependencies", tag = "operating",
     responses((status = 200, description = "all that the rule book knows, by name", body = DependenciesResponse))
@@ -76,7 +76,7 @@ pub(crate) async fn list(app: App, caller: ApiCaller) -> ApiResult {
     let mut dependencies = Vec::new();
     for (name, mut declared) in declared(&book) {
         declared.queues.retain(|queue| caller.sees(queue.service.as_str()));
-        // What no service of theirs needs does not concern them.
+        // Bound callers see only dependencies of their services.
         if !caller.is_bound() || !declared.queues.is_empty() {
             dependencies.push(shown(&book, &snapshot, &turns, &name, &declared));
         }
@@ -85,7 +85,7 @@ pub(crate) async fn list(app: App, caller: ApiCaller) -> ApiResult {
     VisibleAddresses::for_caller(&caller, &book).ok(&found)
 }
 
-/// Opens a breaker for as long as failures would; calls wait until it lets probes through.
+/// Opens a breaker for its usual open time; deliveries wait until it lets probes through.
 #[utoipa::path(
     post, path = "/v1/dependencies/{name}/trip", operation_id = "tripBreaker", tag = "operating",
     params(("name" = String, Path, description = "a dependency of the rule book", example = "billing")),
@@ -101,7 +101,7 @@ pub(crate) async fn trip(
     turn(app, caller, &name, note, BreakerAction::Trip).await
 }
 
-/// Closes a breaker and forgets the failures that it has counted; calls flow at once.
+/// Closes a breaker and clears its failure counts; calls resume at once.
 #[utoipa::path(
     post, path = "/v1/dependencies/{name}/reset", operation_id = "resetBreaker", tag = "operating",
     params(("name" = String, Path, description = "a dependency of the rule book", example = "billing")),
@@ -123,7 +123,6 @@ enum BreakerAction {
     Reset,
 }
 
-/// Turns a breaker by hand, and shows its dependency afterwards.
 async fn turn(
     app: App,
     caller: ApiCaller,
@@ -142,7 +141,6 @@ async fn turn(
     .await
 }
 
-/// A dependency of the book that has a breaker.
 fn guarded(book: &RuleBook, name: &str) -> Result<DependencyName, ApiError> {
     let all = declared(book);
     let Some((name, declared)) = all.iter().find(|(known, _)| known.as_str() == name) else {
@@ -160,7 +158,7 @@ fn guarded(book: &RuleBook, name: &str) -> Result<DependencyName, ApiError> {
 async fn dependency_now(app: &App, caller: &ApiCaller, name: &DependencyName) -> ApiResult {
     let (snapshot, book) = (app.snapshot().await?, app.node.book());
     let all = declared(&book);
-    // Another book may have come meanwhile.
+    // The rule book may have been reloaded meanwhile.
     let declared = all.get(name).ok_or_else(|| {
         ApiError::new(ApiCode::DependencyNotFound, format!("the rule book has `{name}` no more"))
     })?;

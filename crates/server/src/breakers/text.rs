@@ -1,4 +1,4 @@
-//! Breakers in a terminal: a table of all dependencies, or what became of one.
+//! Breakers in a terminal: a table of all dependencies, or one after a change.
 
 use redrive_core::text::show_count;
 use redrive_core::time::Timestamp;
@@ -8,7 +8,6 @@ use crate::terminal::moment::{ago, coming};
 use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{plain, shell_word, style};
 
-/// All of them, one to a line.
 pub(crate) fn page(dependencies: &[DependencyJson], now: Timestamp, columns: Option<usize>) -> String {
     if dependencies.is_empty() {
         return format!("{} the rule book has no dependencies\n", style::good("✓"));
@@ -46,7 +45,6 @@ pub(crate) fn page(dependencies: &[DependencyJson], now: Timestamp, columns: Opt
     text
 }
 
-/// What a breaker is after somebody has turned it.
 pub(crate) fn turned(shown: &DependencyJson, now: Timestamp) -> String {
     let name = style::bold(plain(&shown.name));
     let reset = style::bold(format!("redrive breakers reset {}", shell_word(&shown.name)));
@@ -69,7 +67,7 @@ fn state(state: BreakerState) -> Cell {
     }
 }
 
-/// Since when it is as it is, and what is to come.
+/// How long it has been in its state, and what follows.
 fn since(shown: &DependencyJson, now: Timestamp) -> String {
     let mut words = Vec::new();
     words.extend(shown.since.map(|since| ago(since, now)));

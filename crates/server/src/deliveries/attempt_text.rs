@@ -1,4 +1,4 @@
-//! The words that every story of a delivery shares, whether it is tried out or has happened.
+//! Texts shared by all histories of a delivery, simulated or recorded.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -14,22 +14,20 @@ use redrive_core::text::{counted, show_duration};
 use crate::terminal::moment::show_wait;
 use crate::terminal::{self, style};
 
-/// What stands before the text of a field.
 const INDENT_COLUMNS: usize = 12;
 
-/// One line of an attempt: what it is about, and the text.
 pub(crate) fn field(out: &mut String, name: &str, text: &str) {
     let _ = writeln!(out, "  {} {text}", style::dim(format!("{name:9}")));
 }
 
-/// Lines below a field that say more, broken where the page ends.
+/// Wrapped lines below a field.
 pub(crate) fn note(out: &mut String, text: &str) {
     for line in terminal::wrap(text, terminal::columns().saturating_sub(INDENT_COLUMNS)).lines() {
         field(out, "", &style::dim(line));
     }
 }
 
-/// A category in the colour of what it means for the event.
+/// A category, coloured by its meaning for the event.
 pub(crate) fn category(category: Category) -> String {
     match category {
         Category::Transient | Category::RateLimited | Category::Unknown => style::warning(category),
@@ -39,7 +37,6 @@ pub(crate) fn category(category: Category) -> String {
     }
 }
 
-/// Why no attempt is made.
 pub(crate) const fn held_because(by: HoldReason) -> &'static str {
     match by {
         HoldReason::Breaker => "the breaker is open: the wait burns no retry",
@@ -51,12 +48,10 @@ pub(crate) const fn held_because(by: HoldReason) -> &'static str {
     }
 }
 
-/// A verdict after which the service stands still.
 pub(crate) fn paused() -> String {
     style::warning("the service pauses; the delivery keeps its place and waits")
 }
 
-/// So much of so much.
 pub(crate) fn spent(used: UsedTime) -> String {
     let shown = show_wait(Duration::from_nanos(used.used_nanos));
     match used.limit_nanos {
@@ -65,12 +60,11 @@ pub(crate) fn spent(used: UsedTime) -> String {
     }
 }
 
-/// How many retries there may be.
 pub(crate) fn count(max: u32) -> String {
     if max == Backoff::UNLIMITED { "unlimited".to_owned() } else { max.to_string() }
 }
 
-/// Which retry it is, by the policy and by the category.
+/// The retry number, by policy and by category.
 pub(crate) fn tallies(weighed: &RecordedRetry) -> Vec<String> {
     let (number, max) = weighed.by_policy;
     let mut parts = vec![format!("retry {number} of {}", count(max))];
@@ -78,12 +72,11 @@ pub(crate) fn tallies(weighed: &RecordedRetry) -> Vec<String> {
     parts
 }
 
-/// How much of the window is used, if there is one.
+/// The used part of the retry window, if there is one.
 pub(crate) fn window_part(weighed: &RecordedRetry) -> Option<String> {
     weighed.window.limit_nanos.map(|_| format!("window {}", spent(weighed.window)))
 }
 
-/// A word on a wait that somebody asked for.
 pub(crate) fn asked_for_it(weighed: &RecordedRetry) -> Option<String> {
     weighed.is_held().then(|| {
         format!("they asked for it, so it uses up `hold_max` ({}), not the window", spent(weighed.held))
@@ -105,7 +98,6 @@ fn exhausted(weighed: &RecordedRetry) -> String {
     }
 }
 
-/// A verdict that gives the delivery up.
 pub(crate) fn death(because: &str, tier: Tier, code: Option<&str>) -> String {
     let tier = match tier {
         Tier::Dead => "",
@@ -115,7 +107,7 @@ pub(crate) fn death(because: &str, tier: Tier, code: Option<&str>) -> String {
     format!("{}{tier}: {because}{code}", style::error("dead letter"))
 }
 
-/// Why it is given up; what the rule does while the breaker is open may not be known any more.
+/// The action on an open breaker may no longer be known.
 pub(crate) fn death_because(
     reason: DeadLetterReason,
     weighed: Option<&RecordedRetry>,
@@ -151,12 +143,10 @@ pub(crate) fn death_because(
     }
 }
 
-/// The last line of a story that ended well.
 pub(crate) fn delivered(attempts: u64, after: &str) -> String {
     format!("{} delivered after {} and {after}", style::good("✓"), counted(attempts, "attempt"))
 }
 
-/// The last line of a story that ended badly.
 pub(crate) fn dead(attempts: u64, after: &str, kept: &str) -> String {
     format!(
         "{} dead after {} and {after}, kept in {}",
@@ -166,7 +156,6 @@ pub(crate) fn dead(attempts: u64, after: &str, kept: &str) -> String {
     )
 }
 
-/// What follows the line about a delivery that has not ended.
 pub(crate) fn waiting(attempts: u64, for_what: &str) -> String {
     format!("{} still waiting after {}: {for_what}", style::warning("…"), counted(attempts, "attempt"))
 }

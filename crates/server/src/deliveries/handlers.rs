@@ -17,10 +17,10 @@ use crate::deliveries::json::{
 };
 use crate::deliveries::waits::DeliveryWaits;
 
-/// Deliveries that may begin with the same digits before it is no use to list them.
+/// Deliveries that are listed for an ambiguous id prefix.
 const CANDIDATES_MAX: usize = 20;
 
-/// Events by their id or receipt, with their deliveries.
+/// Events with this id or receipt, and their deliveries.
 #[utoipa::path(
     get, path = "/v1/events/{name}", operation_id = "event", tag = "events",
     params(("name" = String, Path, description = "the id or the receipt")),
@@ -38,7 +38,7 @@ pub(crate) async fn event(app: App, caller: ApiCaller, PathName(name): PathName)
     for view in &mut found {
         view.deliveries.retain(|delivery| caller.sees(delivery.queue.service.as_str()));
     }
-    // Of an event that concerns others only, one who is bound to services hears nothing.
+    // A bound caller does not see events without deliveries to its services.
     found.retain(|view| !caller.is_bound() || !view.deliveries.is_empty());
     if found.is_empty() {
         let message = format!("there is no event with the id or receipt `{name}`");
@@ -49,7 +49,7 @@ pub(crate) async fn event(app: App, caller: ApiCaller, PathName(name): PathName)
     reply::ok(&EventsResponse { events })
 }
 
-/// A delivery with all its attempts, by its id, its `webhook-id`, or the first digits of it.
+/// A delivery with its attempts, by id, `webhook-id` or id prefix.
 #[utoipa::path(
     get, path = "/v1/deliveries/{id}", operation_id = "delivery", tag = "deliveries",
     params(("id" = String, Path, description = "the id, or enough of its first digits", pattern = "^(msg_)?[0-9a-fA-F]{1,32}$")),
@@ -88,15 +88,15 @@ pub(crate) async fn delivery(app: App, caller: ApiCaller, PathName(name): PathNa
     }
 }
 
-/// Which deliveries are meant.
+/// Which deliveries to list.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct DeliveryKeys {
-    /// The service with its channels, or `service/channel`.
+    /// A service with its channels, or `service/channel`.
     #[schema(min_length = 1)]
     service: Option<String>,
     #[schema(inline)]
     state: Option<DeliveryStateName>,
-    /// The event's type, or a pattern such as `orders.*`.
+    /// An event type, or a pattern such as `orders.*`.
     #[serde(rename = "type")]
     #[schema(max_length = 256, pattern = "^[A-Za-z0-9_:/-]+(\\.[A-Za-z0-9_:/-]+){0,30}(\\.\\*)?$")]
     event_type: Option<String>,
@@ -110,7 +110,7 @@ pub(crate) struct DeliveryKeys {
     before: Option<String>,
 }
 
-/// Deliveries, the latest first.
+/// Deliveries, latest first.
 #[utoipa::path(
     get, path = "/v1/deliveries", operation_id = "deliveries", tag = "deliveries",
     params(QueryKeys<DeliveryKeys>, QueryKeys<PageQuery>),
@@ -137,14 +137,13 @@ pub(crate) async fn list(
     let found = app.node.read(move |reader| reader.list(&filter)).await?;
     let waits = DeliveryWaits::of(&app.node, &found.deliveries).await;
     let deliveries: Vec<_> = found.deliveries.iter().map(|view| delivery_json(view, &waits)).collect();
-    // Where the last one that was looked at does not fit, its place is known and nothing else of it.
+    // The cursor also covers scanned deliveries that did not match.
     let last = found.deliveries.last().map(|view| view.id);
     let place = |seq| last.filter(|id| id.seq() == seq).unwrap_or(DeliveryId::new(seq, 0)).to_string();
     let next = found.next.map(place);
     reply::ok(&DeliveriesResponse { deliveries, next, looked_at: found.looked_at })
 }
 
-/// The service of `service/channel`.
 pub(crate) fn service_of(name: &str) -> &str {
     name.split_once('/').map_or(name, |(service, _)| service)
 }

@@ -1,4 +1,4 @@
-//! `redrive show`: an event or a delivery, whichever goes by what was typed.
+//! `redrive show`: an event or a delivery.
 
 use clap::Args;
 use http::StatusCode;
@@ -13,7 +13,7 @@ use crate::deliveries::json::{DeliveryJson, EventsResponse};
 use crate::deliveries::text;
 use crate::terminal::{plain, print_as};
 
-/// Shows an event with its data and its deliveries, or a delivery with its attempts.
+/// Shows an event with its data and deliveries, or a delivery with its attempts.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -23,7 +23,7 @@ Examples:
 
 Exit code: 0 shown, 1 nothing goes by that name, 2 wrong use, 3 no server.")]
 pub(crate) struct ShowArgs {
-    /// An event's id or receipt, or a delivery's id or the first digits of it
+    /// An event's id or receipt, or a delivery's id or id prefix
     #[arg(value_name = "EVENT|DELIVERY")]
     pub(crate) key: String,
     #[command(flatten)]
@@ -49,7 +49,7 @@ pub(crate) async fn run(args: &ShowArgs) -> anyhow::Result<()> {
     print_as(format, &delivery, || text::delivery_page(&delivery, now))
 }
 
-/// What is there, if anything is: what is not known under a name, and what cannot be one, is simply not there.
+/// `None` if the name is unknown or invalid.
 async fn known<T: DeserializeOwned>(
     client: &mut Client,
     path: String,

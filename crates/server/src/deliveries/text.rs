@@ -1,4 +1,4 @@
-//! An event with its data and its deliveries, and a delivery with its attempts in short.
+//! Terminal output of an event with its deliveries, and of a delivery with its attempts.
 
 use std::fmt::Write as _;
 
@@ -16,29 +16,23 @@ use crate::terminal::moment::{ago, moment, show_wait};
 use crate::terminal::table::{Cell, CellAlign, FactList, Table};
 use crate::terminal::{cut, next_steps, plain, queue_name, shell_word, style};
 
-/// Longer data end with a line about the rest.
 const DATA_LINES_MAX: usize = 40;
 
-/// Longer lines of data are cut.
 const DATA_COLUMNS_MAX: usize = 160;
 
-/// What a row says at its end is cut here.
 const REMARK_COLUMNS_MAX: usize = 70;
 
-/// Enough digits of a delivery's id to find it by.
+/// Usually enough to identify a delivery.
 const SHORT_ID_DIGITS: usize = 8;
 
-/// The service, or service/channel.
 pub(crate) fn queue_of(delivery: &DeliveryJson) -> String {
     queue_name(&delivery.service, delivery.channel.as_deref())
 }
 
-/// The first digits of an id.
 pub(crate) fn short_id(id: &str) -> String {
     plain(&id.chars().take(SHORT_ID_DIGITS).collect::<String>())
 }
 
-/// An event.
 pub(crate) fn page(shown: &EventJson, now: Timestamp) -> String {
     let text = |name: &str| plain(shown.event[name].as_str().unwrap_or("–"));
     let received = format!("received {}", ago(shown.received_at, now));
@@ -77,7 +71,6 @@ fn attributes(shown: &EventJson) -> String {
     facts.lines()
 }
 
-/// The data as people read them, as much as fits on a screen.
 pub(crate) fn data(event: &Value) -> String {
     let text = match (event.get("data"), event["data_base64"].as_str()) {
         (Some(Value::String(text)), _) => text.clone(),
@@ -100,7 +93,6 @@ pub(crate) fn data(event: &Value) -> String {
     out
 }
 
-/// Deliveries under each other.
 fn deliveries(deliveries: &[DeliveryJson], now: Timestamp) -> String {
     let mut table =
         Table::new(&[CellAlign::Left, CellAlign::Left, CellAlign::Left, CellAlign::Right, CellAlign::Left]);
@@ -131,7 +123,6 @@ fn state(state: DeliveryStateJson) -> Cell {
     }
 }
 
-/// What comes next, or how it ended.
 fn remark(delivery: &DeliveryJson, now: Timestamp) -> String {
     let after = delivery.ended_at.map(|at| format!("after {}", show_wait(at.since(delivery.accepted_at))));
     match delivery.state {
@@ -160,7 +151,7 @@ fn steps(shown: &EventJson) -> Vec<(String, &'static str)> {
             (route, "delivers it, once a row of the book wants it"),
         ];
     }
-    // One command shows how it is done; the one that needs it most.
+    // Suggests one command, for the delivery that needs it most.
     let worst = |delivery: &&DeliveryJson| match delivery.state {
         DeliveryStateJson::Dead => 0,
         DeliveryStateJson::Retrying => 1,
@@ -174,7 +165,6 @@ fn steps(shown: &EventJson) -> Vec<(String, &'static str)> {
     delivery.map(|delivery| (why::text::command(delivery), "tells its story")).into_iter().collect()
 }
 
-/// A delivery.
 pub(crate) fn delivery_page(delivery: &DeliveryJson, now: Timestamp) -> String {
     let mut out = format!(
         "{} → {}  {}\n",
@@ -257,7 +247,6 @@ fn verdict(told: &RecordedVerdict) -> String {
     }
 }
 
-/// An event that was taken just now.
 pub(crate) fn accepted(event_type: &str, accepted: &Accepted) -> String {
     let event_type = style::bold(plain(event_type));
     let mut out = if accepted.duplicate {

@@ -1,4 +1,4 @@
-//! Takes events in: CloudEvents in three forms, and any JSON under a type.
+//! Event ingress: CloudEvents in three forms, and any JSON under a type.
 
 use axum::body::Body;
 use axum::extract::RawQuery;
@@ -18,10 +18,10 @@ use crate::api::reply::json;
 use crate::api::{App, CORRELATION_ID, ids};
 use crate::events::json::{Accepted, AcceptedBatch, AcceptedResponse, CloudEvent, CloudEvents};
 
-/// Takes in an event, or a batch of at most 1,000 whole or not at all.
+/// Accepts an event, or a batch of at most 1,000 as a whole.
 ///
-/// Beside the two forms of JSON there is the binary one of CloudEvents 1.0: attributes in `ce-` headers, and
-/// any body of any other content type.
+/// Besides the two JSON forms it accepts the binary form of CloudEvents 1.0: attributes in `ce-` headers, and
+/// a body of any content type.
 #[utoipa::path(
     post, path = "/v1/events", operation_id = "acceptEvents", tag = "events",
     request_body(content(
@@ -44,9 +44,9 @@ pub(crate) async fn accept(app: App, caller: ApiCaller, headers: HeaderMap, body
     }
 }
 
-/// Takes in an event of that type with any JSON as its data.
+/// Accepts an event of this type with any JSON as data.
 ///
-/// Its id is the header `Idempotency-Key` or `ce-id`, else one is made; further attributes come from `ce-`
+/// Its id is the header `Idempotency-Key` or `ce-id`, or else generated; other attributes come from `ce-`
 /// headers.
 #[utoipa::path(
     post, path = "/v1/events/{name}", operation_id = "acceptEvent", tag = "events",
@@ -96,8 +96,7 @@ pub(crate) async fn accept_easy(
     one(&app, &caller, tied(event, &headers)).await
 }
 
-/// An event that is not tied to others belongs to the request that it came with, so that whoever has the
-/// answer finds its deliveries, and to the trace of that request.
+/// An event without correlation id or trace gets those of its request, so that its deliveries can be found.
 fn tied(mut event: Event, headers: &HeaderMap) -> Event {
     if event.correlation_id.is_none() {
         let id = headers.get(CORRELATION_ID).and_then(|id| id.to_str().ok());
@@ -115,7 +114,7 @@ fn tied(mut event: Event, headers: &HeaderMap) -> Event {
     event
 }
 
-/// The trace of a request. What is no trace is left out: no event is worth losing for it.
+/// An invalid trace is dropped rather than the event.
 fn trace_of(headers: &HeaderMap) -> Option<TraceParent> {
     if !headers.contains_key("traceparent") {
         return None;
@@ -127,15 +126,15 @@ fn trace_of(headers: &HeaderMap) -> Option<TraceParent> {
     text.and_then(|text| TraceParent::new(text).ok())
 }
 
-/// The one value of a header, if it has one and that is a text.
+/// `None` unless the header has exactly one text value.
 fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?.to_str().ok()?;
     values.next().is_none().then_some(value)
 }
 
-/// Refuses events that are not the caller's to send. The ids of a schedule's events can be guessed, and those
-/// of webhooks may be known: whoever sent one of them first would keep the real one out.
+/// Refuses sources reserved for schedules and webhooks: their event ids can be guessed, and a forged event
+/// would make the real one a duplicate.
 fn check_source(caller: &ApiCaller, event: &Event) -> Result<(), ApiError> {
     let source = event.source.as_str();
     if let Some(owner) = reserved::owner_of(source) {
@@ -174,7 +173,6 @@ fn accepted(id: String, taken: AcceptedEvent) -> Accepted {
     }
 }
 
-/// The headers of a request as the core reads them.
 struct CloudEventHeaders<'a>(&'a HeaderMap);
 
 impl HeaderList for CloudEventHeaders<'_> {

@@ -1,4 +1,4 @@
-//! `redrive route`: events that nobody wanted are held against the rule book as it reads now.
+//! `redrive route`: routes unrouted events again, by the current rule book.
 
 use clap::Args;
 use redrive_core::text::{counted, show_count};
@@ -12,7 +12,7 @@ use crate::cli::ServerArgs;
 use crate::client::ClientRequest;
 use crate::terminal::{print, style};
 
-/// Routes events again, by the rule book as it reads now.
+/// Routes events again, by the current rule book.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -20,7 +20,7 @@ Examples:
 
 Exit code: 0 done, 1 refused, 2 wrong use, 3 no server.")]
 pub(crate) struct RouteArgs {
-    /// Those that nobody wanted when they came
+    /// Events that no rule matched when they arrived
     #[arg(long, required = true)]
     pub(crate) unrouted: bool,
     #[command(flatten)]
@@ -52,7 +52,7 @@ fn words(RerouteResult { seen, routed }: RerouteResult) -> String {
     }
 }
 
-/// Holds events that nobody wanted against the rule book as it reads now.
+/// Routes unrouted events again, by the current rule book.
 #[utoipa::path(
     post, path = "/v1/unrouted/route", operation_id = "routeUnrouted", tag = "operating",
     responses((status = 200, description = "how many were looked at, and how many are wanted now", body = RerouteResult))

@@ -1,4 +1,4 @@
-//! `redrive keys`: create, list and revoke API keys, on a server or in a data folder.
+//! `redrive keys`: creates, lists and revokes API keys, on a server or in a data folder.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::keys::json::{CreateKeyResponse, KeyJson, KeyRevocation, KeysResponse}
 use crate::keys::{self, CreatedKey, KeySpec, text};
 use crate::terminal::{plain, print, print_as, style};
 
-/// Makes keys for those who come to a server, lists them, and revokes them.
+/// Creates, lists and revokes API keys.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The first one, before a server is reachable for others:
@@ -38,7 +38,7 @@ pub(crate) enum KeysCommand {
     Revoke(KeysRevokeArgs),
 }
 
-/// Makes a key, and tells it this once.
+/// Creates a key and shows it once.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -49,31 +49,31 @@ Examples:
 
 Exit code: 0 made, 1 refused, 2 wrong use, 3 no server.")]
 pub(crate) struct KeysCreateArgs {
-    /// Whose it is, for lists and the record
+    /// The key's name, for lists and the audit log
     pub(crate) name: String,
-    /// What its owner may do
+    /// The role of the key
     #[arg(long, value_parser = one_of(&ROLES))]
     pub(crate) role: Role,
-    /// Only events of this source; may be given more than once
+    /// Only events of this source; repeatable
     #[arg(long = "source", value_name = "SOURCE")]
     pub(crate) sources: Vec<String>,
-    /// Only this service; may be given more than once
+    /// Only this service; repeatable
     #[arg(long = "service", value_name = "SERVICE")]
     pub(crate) services: Vec<String>,
-    /// How many requests its owner may make; without it, what the rule book says
+    /// Maximum request rate; default: the rule book's
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub(crate) rate: Option<Rate>,
-    /// How long it is good; without it, until it is revoked
+    /// Lifetime; default: until revoked
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) expires: Option<Duration>,
-    /// Prints the key and nothing else
+    /// Prints the key only
     #[arg(long, short)]
     pub(crate) quiet: bool,
     #[command(flatten)]
     pub(crate) at: KeysAtArgs,
 }
 
-/// Lists keys, the oldest first.
+/// Lists keys, oldest first.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -82,14 +82,14 @@ Examples:
 
 Exit code: 0 shown, 1 refused, 2 wrong use, 3 no server.")]
 pub(crate) struct KeysListArgs {
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
     #[command(flatten)]
     pub(crate) at: KeysAtArgs,
 }
 
-/// Makes a key good for nothing from now on.
+/// Revokes a key at once.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -97,19 +97,18 @@ Examples:
 
 Exit code: 0 revoked, 1 there is no such key, 2 wrong use, 3 no server.")]
 pub(crate) struct KeysRevokeArgs {
-    /// The key's id, as `redrive keys list` tells it: the first part of the key
+    /// The key's id, as `redrive keys list` shows it: the first part of the key
     pub(crate) id: String,
-    /// Why, for the record
+    /// The reason, for the audit log
     #[arg(long)]
     pub(crate) note: Option<String>,
     #[command(flatten)]
     pub(crate) at: KeysAtArgs,
 }
 
-/// Where keys are kept.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct KeysAtArgs {
-    /// Changes this data folder instead of asking a server; none may be running on it, but to list
+    /// Changes this data folder directly, without a server; except for `list`, no server may use it
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
     #[command(flatten)]
@@ -143,7 +142,7 @@ async fn create(args: &KeysCreateArgs) -> anyhow::Result<()> {
             "rate": args.rate.map(|rate| rate.to_string()),
             "expires": args.expires.map(show_duration),
         });
-        // A key that is made twice is one too many.
+        // No retries: they could create a second key.
         args.at
             .server
             .client()?
@@ -163,7 +162,7 @@ fn create_there(folder: &Path, args: &KeysCreateArgs) -> anyhow::Result<CreateKe
     };
     let known = match kept(folder) {
         Ok(known) => known,
-        // The folder is made with its first key.
+        // The first key creates the folder.
         Err(StoreError::NotOpened { .. }) => Vec::new(),
         Err(error) => return Err(CommandRefusal::of(error).into()),
     };
@@ -228,19 +227,18 @@ fn revoke_there(folder: &Path, id: &str, note: Option<&String>) -> anyhow::Resul
     Ok(KeyRevocation { shown: KeyJson::new(&record, None, wall_clock()), note })
 }
 
-/// The keys that a folder holds.
 fn kept(folder: &Path) -> Result<Vec<KeyRecord>, StoreError> {
     store::open_reader(folder)?.keys()
 }
 
-/// Writes a key and who did it, in one.
+/// Writes the key and its audit record together.
 fn put(folder: &Path, act: &'static str, record: KeyRecord, note: Option<String>) -> anyhow::Result<()> {
     let by = AuditActor::named("the owner of the data folder");
     let deed = AuditEntry { act, what: keys::describe(&record), by, note };
     let notes = vec![StateChange::Key(Box::new(record)), StateChange::Audit(Box::new(deed))];
     let batch = WriteBatch { changes: notes, ..WriteBatch::default() };
     store::write_once(folder, &batch, wall_clock()).map_err(|error| match error {
-        // Another folder's keys would be of no use to that server.
+        // A server on another folder would not know these keys.
         StoreError::InUse { path, owner } => {
             let shown = path.display();
             let cure =

@@ -1,7 +1,7 @@
-//! Keys: made, listed and revoked.
+//! Handlers for API keys.
 //!
-//! Invariants: a key is told once, in the answer to whoever had it made; and what is durable of a key holds at
-//! the door too, whether or not anybody waited for it.
+//! Invariants: a key is shown once, in the answer to its creation; a durable change applies to authentication
+//! even if its caller has gone.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use redrive_core::access::{AccessScope, Role};
@@ -19,10 +19,10 @@ use crate::api::{App, reply, run_to_end};
 use crate::keys::json::{CreateKeyResponse, KeyJson, KeyRevocation, KeysResponse};
 use crate::keys::{self, CreatedKey, KeyCreationError, KeySpec};
 
-/// A key to make.
+/// A key to create.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct CreateKeyRequest {
-    /// Whose it is.
+    /// The key's name.
     #[schema(min_length = 1)]
     name: String,
     /// `viewer`, `operator`, `admin` or `ingest`; the first key must be `admin`.
@@ -32,15 +32,15 @@ pub(crate) struct CreateKeyRequest {
     sources: Option<Vec<String>>,
     /// Only these services.
     services: Option<Vec<String>>,
-    /// How many requests it may make, such as `100/s`.
+    /// Maximum request rate, such as `100/s`.
     #[schema(pattern = "^[1-9][0-9]{0,3}/(s|m|h)$")]
     rate: Option<String>,
-    /// After how long it ends, such as `90d`.
+    /// Lifetime, such as `90d`.
     #[schema(pattern = "^[1-9][0-9]{0,3}(ms|s|m|h|d)$")]
     expires: Option<String>,
 }
 
-/// Keys, the oldest first, without what makes them keys.
+/// Keys without their secrets, oldest first.
 #[utoipa::path(
     get, path = "/v1/keys", operation_id = "keys", tag = "operating",
     responses((status = 200, description = "all of them", body = KeysResponse))
@@ -55,7 +55,7 @@ fn shown(app: &App, record: &KeyRecord) -> KeyJson {
     KeyJson::new(record, app.access.last_used_at(&record.id), app.node.now())
 }
 
-/// Makes a key; from the first one on, everybody is asked for one.
+/// Creates a key. The first one turns on authentication for everyone.
 #[utoipa::path(
     post, path = "/v1/keys", operation_id = "createKey", tag = "operating",
     request_body = CreateKeyRequest,
@@ -107,7 +107,7 @@ fn unmade(why: &KeyCreationError) -> ApiError {
     ApiError::invalid(field, format!("is not right: {why}"))
 }
 
-/// Ends a key; one that has ended stays as it is.
+/// Revokes a key. Revoking it again changes nothing.
 #[utoipa::path(
     post, path = "/v1/keys/{id}/revoke", operation_id = "revokeKey", tag = "operating",
     params(("id" = String, Path, description = "what the key is called by")),
@@ -136,7 +136,7 @@ async fn end(
         let message = format!("there is no key `{id}`");
         return Err(ApiError::new(ApiCode::KeyNotFound, message));
     };
-    // One that is revoked already stays as it is: whoever did not get the answer asks again.
+    // Idempotent, since the answer may have been lost.
     if record.revoked_at.is_none() {
         record.revoked_at = Some(app.node.now());
         let deed = AuditEntry { act: "key-revoke", what: keys::describe(&record), by: caller.by(), note };

@@ -1,4 +1,4 @@
-//! Keys: one that was made, one that was revoked, and all of them as a table.
+//! Terminal output of API keys.
 
 use redrive_core::time::Timestamp;
 
@@ -7,7 +7,6 @@ use crate::terminal::moment::{ago, coming, moment};
 use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{plain, style};
 
-/// A key, the only time that it is shown.
 pub(crate) fn made(made: &CreateKeyResponse) -> String {
     let CreateKeyResponse { key, shown } = made;
     let ends = shown.expires_at.map_or_else(String::new, |at| format!(" until {}", moment(at)));
@@ -25,7 +24,6 @@ pub(crate) fn made(made: &CreateKeyResponse) -> String {
     )
 }
 
-/// What a key may do, on what.
 fn what(shown: &KeyJson) -> String {
     let mut words = vec![shown.role.as_str().to_owned()];
     words.extend(shown.sources.iter().map(|name| format!("source {}", plain(name))));
@@ -34,7 +32,6 @@ fn what(shown: &KeyJson) -> String {
     words.join(", ")
 }
 
-/// A key that is good no more.
 pub(crate) fn revoked(shown: &KeyJson) -> String {
     format!(
         "{} {} ({}) is revoked: nobody comes in with it\n",
@@ -44,7 +41,6 @@ pub(crate) fn revoked(shown: &KeyJson) -> String {
     )
 }
 
-/// All keys.
 pub(crate) fn list(keys: &[KeyJson], now: Timestamp) -> String {
     if keys.is_empty() {
         let make = style::bold("redrive keys create NAME --role admin");

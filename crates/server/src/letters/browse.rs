@@ -1,4 +1,4 @@
-//! `redrive dlq list`, `groups`, `show` and `export`: what can be read without changing anything.
+//! `redrive dlq list`, `groups`, `show` and `export`: the read-only commands.
 
 use clap::Args;
 use redrive::clock::wall_clock;
@@ -20,7 +20,7 @@ use crate::services::name_check;
 use crate::storage::record::RecordFolder;
 use crate::terminal::{plain, print, print_as, print_json, style, terminal_columns};
 
-/// Lists dead letters, the latest first.
+/// Lists dead letters, latest first.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -33,20 +33,20 @@ Exit code: 0 shown, 1 refused, 2 wrong use, 3 no server.")]
 pub(crate) struct DlqListArgs {
     #[command(flatten)]
     pub(crate) filter: FilterKeys,
-    /// How many
+    /// Maximum number of letters
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) limit: u32,
-    /// Goes on where an earlier list ended
+    /// Continues an earlier list
     #[arg(long, value_name = "CURSOR")]
     pub(crate) before: Option<String>,
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
     #[command(flatten)]
     pub(crate) from: RecordArgs,
 }
 
-/// Shows the causes of dead letters: how many each has, since when, and how they come over time.
+/// Shows failure groups: dead letters by cause, with counts, age and trend.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -57,14 +57,14 @@ Exit code: 0 shown, 1 refused, 2 wrong use, 3 no server.")]
 pub(crate) struct DlqGroupsArgs {
     #[command(flatten)]
     pub(crate) filter: FilterKeys,
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
     #[command(flatten)]
     pub(crate) from: RecordArgs,
 }
 
-/// Shows a dead letter with its attempts and its data.
+/// Shows a dead letter with its attempts and data.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -74,20 +74,20 @@ Examples:
 
 Exit code: 0 shown, 1 there is no such letter, 2 wrong use, 3 no server.")]
 pub(crate) struct DlqShowArgs {
-    /// The letter's id, the first digits of it, or the id that it had elsewhere
+    /// The letter's id, id prefix, or original id
     #[arg(value_name = "LETTER")]
     pub(crate) letter: String,
-    /// In which form `json` has it (default: `dead_letter.form` of the rule book; with --data: envelope)
+    /// Form of the `json` output (default: `dead_letter.form` of the rule book; with --data: envelope)
     #[arg(long, value_enum)]
     pub(crate) form: Option<LetterFormat>,
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
     #[command(flatten)]
     pub(crate) from: RecordArgs,
 }
 
-/// Writes dead letters, one JSON object a line, the oldest first.
+/// Exports dead letters, one JSON object per line, oldest first.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -99,7 +99,7 @@ Exit code: 0 written, 1 refused, or it broke off, 2 wrong use, 3 no server.")]
 pub(crate) struct DlqExportArgs {
     #[command(flatten)]
     pub(crate) filter: FilterKeys,
-    /// In which form (default: `dead_letter.form` of the rule book; with --data: envelope)
+    /// Form of each letter (default: `dead_letter.form` of the rule book; with --data: envelope)
     #[arg(long, value_enum)]
     pub(crate) form: Option<LetterFormat>,
     #[command(flatten)]
@@ -111,7 +111,7 @@ impl RecordFolder<'_> {
         keys.clone().filter(self.now).map_err(CommandRefusal::of)
     }
 
-    /// Where no letter was found: whether that is since nothing goes by the service's name.
+    /// If nothing was found: whether the service exists.
     fn check_service(&self, args: &FilterKeys) -> anyhow::Result<()> {
         name_check::check_in(self.path, &*self.reader, None, args.service.as_deref())
     }
@@ -130,7 +130,7 @@ pub(crate) async fn list(args: &DlqListArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Letters, where a next list would begin, and when all of that held.
+/// Letters, cursor of the next page, and time of the answer.
 type LetterList = (Vec<LetterJson>, Option<String>, Timestamp);
 
 async fn listed(args: &DlqListArgs) -> anyhow::Result<LetterList> {
@@ -173,10 +173,9 @@ pub(crate) async fn groups(args: &DlqGroupsArgs) -> anyhow::Result<()> {
     print_as(args.format, &groups, || text::groups(&groups, claimed_by, now, terminal_columns()))
 }
 
-/// Causes, and what matters before the first of them is replayed.
 struct FailureGroups {
     groups: Vec<FailureGroupJson>,
-    /// The replay that a letter of the first cause belongs to.
+    /// The replay that has claimed letters of the first group.
     claimed_by: Option<u64>,
     now: Timestamp,
 }
@@ -222,7 +221,7 @@ fn claim_of(found: &LettersResponse) -> Option<u64> {
 }
 
 pub(crate) async fn show(args: &DlqShowArgs) -> anyhow::Result<()> {
-    // People see the whole story; programs may ask for the short one.
+    // People see the full history; programs may ask for the short form.
     let form = match args.format {
         Format::Text => Some(LetterFormat::Envelope),
         Format::Json => args.form,

@@ -19,7 +19,7 @@ use crate::letters::purge::{self, DlqPurgeArgs};
 use crate::replays::start::{self, DlqReplayArgs};
 use crate::terminal::{print, style};
 
-/// Looks at dead letters, sends them again, or does away with them.
+/// Lists, replays, edits and deletes dead letters.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A morning after:
@@ -60,7 +60,6 @@ pub(crate) async fn run(args: &DlqArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// A request on the letters that a filter finds, with its other keys.
 pub(crate) fn wish(filter: &FilterKeys, others: Value) -> Value {
     let mut wish = filter.keys();
     if let Value::Object(others) = others {
@@ -69,7 +68,7 @@ pub(crate) fn wish(filter: &FilterKeys, others: Value) -> Value {
     Value::Object(wish)
 }
 
-/// Gives up a dead letter; those that it holds go on.
+/// Discards a dead letter; deliveries behind it in its session resume.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -77,10 +76,10 @@ Examples:
 
 Exit code: 0 skipped, 1 refused, 2 wrong use, 3 no server.")]
 pub(crate) struct DlqSkipArgs {
-    /// The letter's id, the first digits of it, or the id that it had elsewhere
+    /// The letter's id, id prefix, or original id
     #[arg(value_name = "LETTER")]
     pub(crate) letter: String,
-    /// Why, for the record
+    /// The reason, for the audit log
     #[arg(long)]
     pub(crate) note: Option<String>,
     #[command(flatten)]

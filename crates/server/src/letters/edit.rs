@@ -1,4 +1,4 @@
-//! `redrive dlq edit`: a dead letter is sent with other data, typed, from a file, or from an editor.
+//! `redrive dlq edit`: resends a dead letter with new data, from an argument, a file or an editor.
 
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -23,7 +23,7 @@ use crate::events::send::DATA_BYTES_MAX;
 use crate::letters::json::EditResponse;
 use crate::terminal::{next_steps, plain, print_as, style};
 
-/// Sends a dead letter with other data, as an event of its own that takes its place.
+/// Resends a dead letter with new data, as a new event in its place.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Without --data and --file, $VISUAL or $EDITOR opens the data.
@@ -35,7 +35,7 @@ Examples:
 
 Exit code: 0 sent, 1 refused, or nothing was changed, 2 wrong use, 3 no server.")]
 pub(crate) struct DlqEditArgs {
-    /// The letter's id, the first digits of it, or the id that it had elsewhere
+    /// The letter's id, id prefix, or original id
     #[arg(value_name = "LETTER")]
     pub(crate) letter: String,
     /// The new data
@@ -44,13 +44,13 @@ pub(crate) struct DlqEditArgs {
     /// Reads the new data from a file; `-` is standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// What the new data are, if not what the old ones were
+    /// Content type of the new data (default: unchanged)
     #[arg(long, value_name = "TYPE")]
     pub(crate) content_type: Option<String>,
-    /// Why, for the record
+    /// The reason, for the audit log
     #[arg(long)]
     pub(crate) note: Option<String>,
-    /// How to print what came of it
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
     #[command(flatten)]
@@ -65,16 +65,15 @@ pub(crate) async fn run(args: &DlqEditArgs) -> anyhow::Result<()> {
     let old = LetterPayload::of(&letter.original_message)?;
     let new = new_data(args, &old)?;
     let body = body(args, &old, &new)?;
-    // By the id that a repetition is known by: the answer may get lost.
+    // By the canonical id, which identifies a repeated edit after a lost answer.
     let path = path(id.as_deref().unwrap_or(&args.letter));
     let ask = ClientRequest::post(format!("{path}/edit"), "application/json", body);
     let edited: EditResponse = client.json(&ask).await?;
     print_as(args.format, &edited, || ending(&edited))
 }
 
-/// What a letter carries.
 struct LetterPayload {
-    /// As people edit it.
+    /// For editing.
     text: Vec<u8>,
     is_json: bool,
 }
@@ -93,7 +92,6 @@ impl LetterPayload {
     }
 }
 
-/// The new data, from wherever they are.
 fn new_data(args: &DlqEditArgs, old: &LetterPayload) -> anyhow::Result<Vec<u8>> {
     match (&args.data, &args.file) {
         (Some(data), _) => Ok(data.clone().into_bytes()),
@@ -110,7 +108,6 @@ fn new_data(args: &DlqEditArgs, old: &LetterPayload) -> anyhow::Result<Vec<u8>> 
     }
 }
 
-/// Lets a person change the data in an editor of their own.
 fn in_editor(old: &LetterPayload) -> anyhow::Result<Vec<u8>> {
     let editor = ["VISUAL", "EDITOR"].into_iter().filter_map(|name| std::env::var(name).ok());
     let Some(editor) = editor.into_iter().find(|editor| !editor.trim().is_empty()) else {
@@ -118,7 +115,7 @@ fn in_editor(old: &LetterPayload) -> anyhow::Result<Vec<u8>> {
         return Err(CommandRefusal(text.to_owned()).into());
     };
     let draft = LetterDraft::new(old)?;
-    // An editor may be a command with arguments, which a shell takes apart.
+    // `$EDITOR` may contain arguments, so a shell parses it.
     let status = Command::new("sh")
         .args(["-c", &format!("{editor} \"$1\""), "redrive"])
         .arg(&draft.path)
@@ -130,7 +127,7 @@ fn in_editor(old: &LetterPayload) -> anyhow::Result<Vec<u8>> {
     std::fs::read(&draft.path).with_context(|| format!("could not read {}", draft.path.display()))
 }
 
-/// A file that only we can read, and that goes away again.
+/// A private temporary file, removed on drop.
 struct LetterDraft {
     path: PathBuf,
 }
@@ -152,12 +149,12 @@ impl LetterDraft {
 
 impl Drop for LetterDraft {
     fn drop(&mut self) {
-        // An editor may have moved it away; then there is nothing to remove.
+        // The editor may have moved it.
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-/// The request: JSON as it was typed, anything else as base64.
+/// JSON data as typed, anything else as base64.
 #[derive(Default, Serialize)]
 struct LetterEdit<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,6 +1,6 @@
-//! `redrive dlq import`: takes dead letters from a file.
+//! `redrive dlq import`: imports dead letters from a file.
 //!
-//! Invariant: nothing is sent before every line has been checked.
+//! Invariant: every line is checked before anything is sent.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Read};
@@ -17,7 +17,7 @@ use crate::letters::bulk::IMPORT_LINES_MAX;
 use crate::letters::json::ImportResponse;
 use crate::terminal::{next_steps, plain, print_as, style};
 
-/// Takes dead letters from elsewhere, one JSON object a line.
+/// Imports dead letters, one JSON object per line.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Lines are our envelopes, letters of Redis streams, or plain ones such as
@@ -34,23 +34,22 @@ pub(crate) struct DlqImportArgs {
     /// The file; `-` is standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// How to print what came of it
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
     #[command(flatten)]
     pub(crate) server: ServerArgs,
 }
 
-/// Bytes that are sent at once; a letter that is larger goes alone.
+/// Per request; a larger letter is sent alone.
 const BYTES_MAX: usize = 8 << 20;
 
-/// As much of standard input is read, since it can be read only once.
+/// Standard input can be read only once, so it is kept in memory.
 const INPUT_BYTES_MAX: u64 = 1 << 30;
 
-/// Lines that are told one by one.
 const PROBLEMS_MAX: usize = 20;
 
-/// Where the lines are, to be read twice.
+/// Lines that can be read twice.
 enum LetterInput {
     File(PathBuf),
     Text(Vec<u8>),
@@ -72,7 +71,7 @@ impl LetterInput {
         Ok(Self::Text(bytes))
     }
 
-    /// Each line that says something, with its number.
+    /// Non-empty lines with their numbers.
     fn lines(&self) -> anyhow::Result<impl Iterator<Item = anyhow::Result<(usize, String)>>> {
         let reader: Box<dyn BufRead> = match self {
             Self::File(path) => {
@@ -111,7 +110,6 @@ pub(crate) async fn run(args: &DlqImportArgs) -> anyhow::Result<()> {
     print_as(args.format, &sum, || ending(sum))
 }
 
-/// Refuses a file with a line that is no letter, and tells of each.
 fn check(source: &LetterInput) -> anyhow::Result<()> {
     let mut problems = Vec::new();
     let mut count = 0_u64;

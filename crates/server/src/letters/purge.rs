@@ -1,4 +1,4 @@
-//! `redrive dlq purge`: deletes dead letters, once somebody has said so with the number before them.
+//! `redrive dlq purge`: deletes dead letters after a confirmed count.
 
 use std::io::{BufRead, IsTerminal, Write};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::letters::json::PurgeResponse;
 use crate::terminal::progress::ProgressLine;
 use crate::terminal::{json_text, plain, print, style};
 
-/// Deletes dead letters for good.
+/// Deletes dead letters permanently.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -28,27 +28,27 @@ Letters that an open replay has claimed stay. What was deleted is on record: `re
 
 Exit code: 0 deleted, 1 refused, or nobody said yes, 2 wrong use, 3 no server.")]
 pub(crate) struct DlqPurgeArgs {
-    /// Letters by their ids, the first digits of them, or the ids that they had elsewhere
+    /// Letters by id, id prefix, or original id
     #[arg(value_name = "LETTER")]
     pub(crate) letters: Vec<String>,
     #[command(flatten)]
     pub(crate) filter: FilterKeys,
-    /// That died longer ago, such as 7d
+    /// Only letters older than this, such as 7d
     #[arg(long, value_name = "AGE", value_parser = parse_duration)]
     pub(crate) older_than: Option<Duration>,
-    /// All of them, if no letter and no filter is named
+    /// All letters; required without letters or a filter
     #[arg(long, conflicts_with = "letters")]
     pub(crate) all: bool,
-    /// Says how many, and deletes nothing
+    /// Shows the count and deletes nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Does not ask
+    /// Skips the confirmation
     #[arg(long)]
     pub(crate) yes: bool,
-    /// Why, for the record
+    /// The reason, for the audit log
     #[arg(long)]
     pub(crate) note: Option<String>,
-    /// How to print what came of it
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
     #[command(flatten)]
@@ -59,7 +59,7 @@ pub(crate) async fn run(args: &DlqPurgeArgs) -> anyhow::Result<()> {
     print(&carry_out(args, confirm).await?)
 }
 
-/// What is to be printed; nothing is deleted unless `confirm` says so or nobody has to be asked.
+/// Deletes only after `confirm` or with `--yes`.
 async fn carry_out(
     args: &DlqPurgeArgs,
     confirm: impl FnOnce(&PurgeResponse) -> anyhow::Result<()>,
@@ -93,7 +93,7 @@ fn ask(args: &DlqPurgeArgs, key: &str, value: &Value) -> ClientRequest {
     ClientRequest::json("/v1/dead-letters/purge", &wish(&args.filter, others))
 }
 
-/// Goes on until the server says that it is done; what died after the moment that was looked at stays.
+/// Repeats until the server is done; letters that died after the dry run are kept.
 async fn purge(
     client: &mut Client,
     args: &DlqPurgeArgs,
@@ -156,7 +156,7 @@ fn ending(purged: &PurgeResponse) -> String {
     out
 }
 
-/// Asks a person; where there is none, nothing is deleted.
+/// Without a terminal, nothing is deleted.
 fn confirm(dry: &PurgeResponse) -> anyhow::Result<()> {
     let stay = |why: &str| {
         let letters = counted(dry.deleted, "dead letter");
@@ -191,7 +191,6 @@ mod tests {
     const DRY: &str = r#"{"deleted":2,"claimed":0,"dry_run":true,"died_until":"2026-01-31T12:00:00.123456789Z","done":true}"#;
     const DONE: &str = "{\"deleted\":2,\"claimed\":0,\"dry_run\":false,\"done\":true}\n";
 
-    /// Answers each request in turn, and tells what they said.
     fn answer(listener: &TcpListener, answers: &[&str]) -> Vec<Value> {
         let mut bodies = Vec::new();
         for answer in answers {

@@ -1,4 +1,4 @@
-//! What is said when dead letters cannot be dealt with as somebody wants.
+//! Errors of dead-letter operations.
 
 use std::collections::BTreeMap;
 
@@ -86,7 +86,6 @@ fn all_claimed(claimed: &BTreeMap<ReplayId, u64>) -> String {
     }
 }
 
-/// What can be done about a replay whose letters somebody wants.
 fn go_on_or_cancel(replay: &str) -> String {
     format!("resume it if it has stopped, wait for it if it runs, or cancel it (`redrive replays {replay}`)")
 }
@@ -113,7 +112,6 @@ pub(crate) fn unwanted(error: &SelectError) -> ApiError {
     }
 }
 
-/// Why a replay cannot be changed so.
 pub(crate) fn unchanged(error: LetterCommandError, act: ReplayAct) -> ApiError {
     let LetterCommandError::Refused(CommandRefusal::NotPossible { replay, state }) = error else {
         return error.into();
@@ -139,7 +137,6 @@ pub(crate) fn unchanged(error: LetterCommandError, act: ReplayAct) -> ApiError {
     ApiError::new(ApiCode::ReplayState, message).with("replay", replay.0).with("state", state.as_str())
 }
 
-/// Why there is no letter of that name.
 pub(crate) fn missing(found: LetterLookup, name: &str) -> ApiError {
     match found {
         LetterLookup::NotDead { id, state } => not_found(not_dead(id, &state)),

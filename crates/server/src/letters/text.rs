@@ -14,10 +14,8 @@ use crate::terminal::spark::{spark, sums};
 use crate::terminal::table::{Cell, CellAlign, FactList, Table};
 use crate::terminal::{cut, next_steps, plain, queue_name, shell_word, style};
 
-/// Longer messages are cut.
 const MESSAGE_COLUMNS_MAX: usize = 100;
 
-/// The whole page.
 pub(crate) fn page(envelope: &Envelope, now: Timestamp) -> String {
     let event_type = envelope.original_topic.as_deref().unwrap_or("–");
     let mut out = format!(
@@ -70,7 +68,7 @@ fn attempts(envelope: &Envelope) -> String {
 
 fn steps(envelope: &Envelope) -> Vec<(String, &'static str)> {
     let id = envelope.dlq_id.as_str();
-    // An id from elsewhere is whole or nothing.
+    // Original ids are never shortened.
     let is_ours = redrive_core::ids::DeliveryId::parse(id).is_some();
     let id = if is_ours { short_id(id) } else { shell_word(id) };
     let poison = match envelope.tier {
@@ -87,30 +85,26 @@ fn steps(envelope: &Envelope) -> Vec<(String, &'static str)> {
     steps
 }
 
-/// A message has at least this much room, whatever the terminal, and where there is none.
 const MESSAGE_COLUMNS_MIN: usize = 24;
 
 const MESSAGE_COLUMNS_DEFAULT: usize = 60;
 
-/// Longer names are cut.
 const NAME_COLUMNS_MAX: usize = 32;
 
-/// What a trend shows: a day by the hour, or an hour by five minutes.
+/// Trend columns: a day by the hour, or an hour by five minutes.
 const HOURS: usize = 24;
 
-/// What it shows where a whole day has no room.
+/// On narrow terminals.
 const HOURS_NARROW: usize = 8;
 
 const WIDE_COLUMNS: usize = 120;
 
 const HOUR: Duration = Duration::from_hours(1);
 
-/// The service, or service/channel, as much as fits.
 fn short_queue(service: &str, channel: Option<&str>) -> String {
     cut(&queue_name(service, channel), NAME_COLUMNS_MAX)
 }
 
-/// A list, the latest first.
 pub(crate) fn list(letters: &[LetterJson], now: Timestamp, columns: Option<usize>) -> String {
     if letters.is_empty() {
         return format!("{} no dead letter matches\n", style::good("✓"));
@@ -151,7 +145,6 @@ pub(crate) fn list(letters: &[LetterJson], now: Timestamp, columns: Option<usize
     out
 }
 
-/// What is unusual about a letter, before its message.
 fn marks(letter: &LetterJson) -> String {
     let mut marks = Vec::new();
     if letter.tier == "poison" {
@@ -169,7 +162,6 @@ fn message_room(columns: Option<usize>, before: usize) -> usize {
     columns.map_or(MESSAGE_COLUMNS_DEFAULT, |columns| columns.saturating_sub(before).max(MESSAGE_COLUMNS_MIN))
 }
 
-/// The causes, the most frequent first; the letters of the first may belong to a replay.
 pub(crate) fn groups(
     groups: &[FailureGroupJson],
     claimed_by: Option<u64>,
@@ -230,7 +222,6 @@ pub(crate) fn groups(
     out
 }
 
-/// How the letters of a cause are sent again, as far as they may be.
 fn send_again(group: &FailureGroupJson, claimed_by: Option<u64>) -> (String, &'static str) {
     if let Some(replay) = claimed_by {
         return (format!("redrive replays {replay}"), "shows the replay that its letters belong to");

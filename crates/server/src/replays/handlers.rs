@@ -1,4 +1,4 @@
-//! Replays: begun, looked at, halted and ended.
+//! Handlers for replays.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -32,29 +32,26 @@ use crate::letters::filter::{self, FilterKeys};
 use crate::letters::{self, everything, refusal};
 use crate::replays::json::{self, ReplayJson, ReplaySurveyJson, ReplaysResponse};
 
-/// Letters that may be named one by one.
 const NAMED_MAX: usize = 1_000;
 
-/// Named letters that the record of a replay lists.
+/// Named letters listed in the audit log.
 const NAMED_SHOWN_MAX: usize = 3;
 
-/// How often a replay is looked at for those who watch it.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// How often a stream without news says that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Letters that are named, and whether anything is done with them.
+/// Letters by id, and options of the request.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct ChosenKeys {
-    /// Letters one by one: by their ids, the first digits of them, or the ids that they had elsewhere.
+    /// Letters by id, id prefix, or original id.
     #[schema(min_items = 1, max_items = 1000)]
     letters: Option<Vec<String>>,
-    /// That all letters are meant.
+    /// Confirms that all letters are selected.
     all: Option<bool>,
-    /// Only tells what it would come to.
+    /// Preview only.
     dry_run: Option<bool>,
-    /// Why; for the audit.
+    /// The reason, for the audit log.
     #[serde(default, deserialize_with = "note")]
     #[schema(min_length = 1, max_length = 1000)]
     pub(crate) note: Option<String>,
@@ -66,26 +63,26 @@ impl ChosenKeys {
     }
 }
 
-/// How letters are sent again.
+/// How letters are resent.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct ReplayKeys {
-    /// Poison goes too; it needs a `note`.
+    /// Includes poison letters; requires a `note`.
     include_poison: Option<bool>,
-    /// Letters a second, as a number or as a text such as `20/s`.
+    /// Letters per second, as a number or a string such as `20/s`.
     #[schema(value_type = Option<ReplayRateRequest>)]
     rate: Option<Value>,
-    /// Letters that may be on their way at once.
+    /// Maximum letters in flight.
     #[serde(default, deserialize_with = "number")]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 100_000)]
     concurrency: Option<u64>,
-    /// First one, then ten, then the rest; it stops when letters fail again.
+    /// Sends one, then ten, then the rest; stops when letters fail again.
     canary: Option<bool>,
     /// Another service, or `service/channel`, to send them to.
     #[schema(min_length = 1)]
     to: Option<String>,
 }
 
-/// Letters a second.
+/// Letters per second.
 #[derive(ToSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "it describes what a rate may be")]
@@ -94,7 +91,7 @@ enum ReplayRateRequest {
     Text(String),
 }
 
-/// Which letters are sent again, and how. One that names nothing must say `all`.
+/// Which letters to replay, and how. Without a filter, `all` is required.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "it describes three types that are read as one object")]
 struct NewReplayRequest {
@@ -106,7 +103,7 @@ struct NewReplayRequest {
     how: ReplayKeys,
 }
 
-/// Sends dead letters again, in the background.
+/// Replays dead letters in the background.
 #[utoipa::path(
     post, path = "/v1/replays", operation_id = "beginReplay", tag = "replays",
     request_body(content = NewReplayRequest, example = json!({ "service": "billing", "canary": true, "rate": "20/s" })),
@@ -171,7 +168,7 @@ fn pace(how: &ReplayKeys) -> Result<ReplayPace, WrongField> {
     Ok(ReplayPace { rate: rate.flatten(), concurrency, manner })
 }
 
-/// The letters that are meant, poison among them, if the caller may see them; and the same in words.
+/// The selected letters, poison included, if the caller may see them, and their description.
 pub(crate) async fn selected(
     app: &App,
     caller: &ApiCaller,
@@ -187,7 +184,7 @@ pub(crate) async fn selected(
     if let Some(names) = &chosen.letters {
         let (ids, service) = resolve(app, caller, names).await?;
         letters = Some(ids);
-        // Whose letters are meant is told by the filter: by that it is known whose they are.
+        // A bound caller must name a service: the scope is checked by the filter.
         if caller.is_bound() && filter.service.is_none() {
             filter.service = service;
         }
@@ -197,7 +194,7 @@ pub(crate) async fn selected(
     Ok((Selection { letters, ..everything(filter, died_until) }, what))
 }
 
-/// The letters that go by those names, and the service that all of them are of.
+/// The named letters and their common service.
 async fn resolve(
     app: &App,
     caller: &ApiCaller,
@@ -218,7 +215,6 @@ async fn resolve(
     Ok((ids, service))
 }
 
-/// Letters and a filter in words.
 fn what(filter: &LetterFilter, letters: Option<&[DeliveryId]>) -> String {
     match letters {
         Some(ids) if filter::is_empty(filter) => describe(ids),
@@ -236,7 +232,7 @@ fn describe(ids: &[DeliveryId]) -> String {
     }
 }
 
-/// Replays, the latest first.
+/// Replays, latest first.
 #[utoipa::path(
     get, path = "/v1/replays", operation_id = "replays", tag = "replays",
     params(QueryKeys<BeforeQuery>, QueryKeys<PageQuery>),
@@ -257,7 +253,7 @@ pub(crate) async fn list(
     reply::ok(&ReplaysResponse { replays, next })
 }
 
-/// Whether the caller may see a replay: one of many services concerns more than it is bound to.
+/// Bound callers see only replays within one of their services.
 pub(crate) fn sees(caller: &ApiCaller, replay: &ReplayView) -> bool {
     let ends_there = replay.to.as_ref().is_none_or(|to| caller.sees(to.service.as_str()));
     caller.check_list(replay.service.as_deref()).is_ok() && ends_there
@@ -275,7 +271,7 @@ async fn look(node: &Node, caller: &ApiCaller, id: ReplayId) -> Result<ReplayVie
     })
 }
 
-/// How a replay stands.
+/// State of a replay.
 #[utoipa::path(
     get, path = "/v1/replays/{id}", operation_id = "replay", tag = "replays",
     params(("id" = u64, Path, description = "its number", example = 1)),
@@ -286,7 +282,7 @@ pub(crate) async fn one(app: App, caller: ApiCaller, PathName(name): PathName) -
     reply::ok(&json::replay(&replay))
 }
 
-/// Halts a replay, lets it go on or ends it.
+/// Pauses, resumes or cancels a replay.
 #[utoipa::path(
     post, path = "/v1/replays/{id}/{act}", operation_id = "changeReplay", tag = "replays",
     params(("id" = u64, Path, description = "its number", example = 1), ("act" = inline(ReplayAct), Path, description = "what is done to it")),
@@ -315,14 +311,14 @@ pub(crate) async fn change(
     reply::ok(&json::replay(&replay))
 }
 
-/// Until when a replay is watched.
+/// When watching ends.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum WatchUntil {
-    /// It is done or cancelled.
+    /// When it is done or cancelled.
     #[default]
     End,
-    /// Also until it is stopped or paused.
+    /// Also when it is stopped or paused.
     Halt,
 }
 
@@ -342,7 +338,7 @@ impl WatchUntil {
     }
 }
 
-/// A replay whenever it has changed, as server-sent events.
+/// Streams a replay on each change, as server-sent events.
 #[utoipa::path(
     get, path = "/v1/replays/{id}/progress", operation_id = "watchReplay", tag = "replays",
     params(("id" = u64, Path, description = "its number", example = 1), ("until" = inline(Option<WatchUntil>), Query, description = "its end unless said otherwise")),
@@ -371,7 +367,6 @@ pub(crate) async fn progress(
     Ok((headers, stream).into_response())
 }
 
-/// Somebody who watches a replay.
 struct ReplayWatch {
     node: Node,
     closing: watch::Receiver<bool>,
@@ -384,7 +379,7 @@ struct ReplayWatch {
 }
 
 impl ReplayWatch {
-    /// The next thing to say, but for the empty line that ends it; none when it is over.
+    /// Without the empty line that ends a message; `None` at the end.
     async fn next(&mut self) -> Option<String> {
         if self.is_over {
             return None;
@@ -393,7 +388,7 @@ impl ReplayWatch {
             if !self.caller.is_good(self.node.now()) {
                 return None;
             }
-            // A store that cannot be read ends the stream; whoever cares asks again.
+            // If the store cannot be read, the stream ends and the client reconnects.
             let shown = json::replay(&look(&self.node, &self.caller, self.id).await.ok()?);
             if self.last.as_ref() != Some(&shown) {
                 self.is_over = self.until.is_over(shown.state);

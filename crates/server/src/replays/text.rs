@@ -1,4 +1,4 @@
-//! Replays: what one would come to, how far one is, and how it ended.
+//! Terminal output of replays: preview, progress and result.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -14,23 +14,18 @@ use crate::terminal::moment::{ago, moment, rough};
 use crate::terminal::table::{Cell, CellAlign, FactList, Table};
 use crate::terminal::{cut, next_steps, plain, queue_name, style};
 
-/// The widest bar of progress, whatever the terminal, and what stands beside it.
 const BAR_COLUMNS_MAX: usize = 30;
 
 const BAR_TEXT_COLUMNS: usize = 70;
 
-/// Longer words on what is replayed are cut.
 const WHAT_COLUMNS_MAX: usize = 70;
 
-/// Causes that a survey lists.
 const CAUSES_MAX: usize = 10;
 
-/// Letters that are answered for.
 const fn done(replay: &ReplayJson) -> u64 {
     replay.delivered + replay.failed + replay.left
 }
 
-/// One line on a replay.
 pub(crate) fn line(replay: &ReplayJson) -> String {
     let ReplayJson { id, state, total, .. } = replay;
     let what = cut(&plain(&replay.what), WHAT_COLUMNS_MAX);
@@ -55,7 +50,6 @@ fn state(state: ReplayState) -> Cell {
     }
 }
 
-/// Replays under each other, the latest first.
 pub(crate) fn list(replays: &[ReplayJson], now: Timestamp, columns: Option<usize>) -> String {
     if replays.is_empty() {
         return "nothing was replayed yet\n".to_owned();
@@ -79,7 +73,6 @@ pub(crate) fn list(replays: &[ReplayJson], now: Timestamp, columns: Option<usize
     table.within(columns).text()
 }
 
-/// A replay with all there is to say.
 pub(crate) fn page(replay: &ReplayJson, now: Timestamp) -> String {
     let title = style::bold(format!("replay {}", replay.id));
     let mut out = format!("{title}  {}\n", plain(&replay.what));
@@ -156,7 +149,6 @@ fn resume_or_cancel(id: u64, resumed: &'static str) -> Vec<(String, &'static str
     ]
 }
 
-/// How a replay stands when nobody watches it any more.
 pub(crate) fn ending(replay: &ReplayJson) -> String {
     let ReplayJson { id, delivered, failed, left, .. } = replay;
     let mut parts = vec![format!("{} delivered", show_count(*delivered))];
@@ -166,7 +158,7 @@ pub(crate) fn ending(replay: &ReplayJson) -> String {
     if *left > 0 {
         parts.push(format!("{} left alone", show_count(*left)));
     }
-    // What was sent before the end still arrives or fails; the rest stays as it is.
+    // Letters in flight at the end still succeed or fail.
     let rest = match replay.state {
         ReplayState::Cancelled => [(replay.waiting, "not sent"), (replay.in_flight, "on their way")],
         ReplayState::Gathering
@@ -203,7 +195,7 @@ pub(crate) fn ending(replay: &ReplayJson) -> String {
     out
 }
 
-/// The poison that a replay which has just begun does not touch; nothing if there is none.
+/// Empty if there is none.
 pub(crate) fn poison_left(begun: &ReplayJson) -> String {
     let (letters, them) = match begun.poison_left.unwrap_or(0) {
         0 => return String::new(),
@@ -214,13 +206,13 @@ pub(crate) fn poison_left(begun: &ReplayJson) -> String {
     format!("{} {letters} left alone: {}\n", style::warning("!"), style::dim(word))
 }
 
-/// How far a replay is: a line that is written over and over.
+/// One line, to be overwritten.
 pub(crate) fn progress(replay: &ReplayJson, per_second: Option<f64>, columns: usize) -> String {
     let columns = columns.saturating_sub(BAR_TEXT_COLUMNS).min(BAR_COLUMNS_MAX);
     crate::terminal::progress::bar(done(replay), replay.total, columns, &progress_words(replay, per_second))
 }
 
-/// The same for those who read lines.
+/// The same for logs and pipes.
 pub(crate) fn progress_words(replay: &ReplayJson, per_second: Option<f64>) -> String {
     let rest = replay.total.saturating_sub(done(replay));
     let mut words = vec![
@@ -241,7 +233,6 @@ pub(crate) fn progress_words(replay: &ReplayJson, per_second: Option<f64>) -> St
     words.join(", ")
 }
 
-/// What a replay would come to.
 pub(crate) fn survey(survey: &ReplaySurveyJson) -> String {
     let letters = match survey.letters {
         0 => "no dead letter".to_owned(),
@@ -289,7 +280,6 @@ pub(crate) fn survey(survey: &ReplaySurveyJson) -> String {
     out
 }
 
-/// Letters that match and would not be sent.
 fn left_out(survey: &ReplaySurveyJson) -> String {
     let mut out = String::new();
     let more = if survey.letters > 0 { " more" } else { "" };

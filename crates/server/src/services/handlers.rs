@@ -30,7 +30,7 @@ use crate::deliveries::waits;
 use crate::services::condition::{ServiceSigns, ServiceVerdict, judge};
 use crate::services::json::{ServiceJson, ServiceRowJson, ServicesResponse};
 
-/// Nothing of a service starts from now on; what waits stays.
+/// Pauses a service: no attempt starts, deliveries wait.
 #[utoipa::path(
     post, path = "/v1/services/{service}/pause", operation_id = "pauseService", tag = "operating",
     params(("service" = String, Path, description = "a service of the rule book, or one that still has deliveries", example = "billing")),
@@ -42,7 +42,7 @@ pub(crate) async fn pause(app: App, caller: ApiCaller, PathName(service): PathNa
     reply::ok(&json!({}))
 }
 
-/// A service that was paused goes on.
+/// Resumes a paused service.
 #[utoipa::path(
     post, path = "/v1/services/{service}/resume", operation_id = "resumeService", tag = "operating",
     params(("service" = String, Path, description = "a service of the rule book, or one that still has deliveries", example = "billing")),
@@ -54,7 +54,7 @@ pub(crate) async fn resume(app: App, caller: ApiCaller, PathName(service): PathN
     reply::ok(&json!({}))
 }
 
-/// A service of the book, or one that still has deliveries.
+/// A service of the rule book, or one that still has deliveries.
 async fn known(app: &App, caller: &ApiCaller, name: &str) -> Result<ServiceName, ApiError> {
     let book = app.node.book();
     if let Some(service) = book.service(name) {
@@ -71,7 +71,7 @@ async fn known(app: &App, caller: &ApiCaller, name: &str) -> Result<ServiceName,
     })
 }
 
-/// All that services are judged by, at one moment.
+/// All figures that services are judged by, at one moment.
 pub(crate) struct ServiceFigures {
     pub at: Timestamp,
     pub started_at: Timestamp,
@@ -79,7 +79,7 @@ pub(crate) struct ServiceFigures {
     pub counts: StoreCounts,
     pub oldest: BTreeMap<QueueName, Oldest>,
     pub lately: BTreeMap<Arc<QueueName>, RecentFigures>,
-    /// The causes of the dead letters of each service.
+    /// Causes of dead letters by service.
     pub causes: BTreeMap<ServiceName, BTreeSet<Fingerprint>>,
 }
 
@@ -99,7 +99,6 @@ impl ServiceFigures {
         Ok(Self { at, started_at, snapshot, counts, oldest, lately, causes })
     }
 
-    /// What a queue is judged by.
     pub(crate) fn signs(&self, queue: &QueueName) -> ServiceSigns {
         let view = self.snapshot.queues.iter().find(|view| *view.name == *queue);
         let held = view.and_then(|view| view.held);
@@ -123,7 +122,6 @@ impl ServiceFigures {
         }
     }
 
-    /// What was counted of a queue since the start.
     pub(crate) fn tally_of(&self, queue: &QueueName) -> AttemptTally {
         self.snapshot.figures.queues.get(queue).map(QueueFigures::total).unwrap_or_default()
     }
@@ -136,7 +134,7 @@ impl ServiceFigures {
         self.oldest.get(queue)?.waiting_since
     }
 
-    /// Queues that the book has no more, and that still have something.
+    /// Queues that left the rule book but still have deliveries or letters.
     pub(crate) fn removed(&self) -> impl Iterator<Item = &QueueName> {
         let removed = self.snapshot.queues.iter().filter(|view| view.held == Some(HeldQueue::Removed));
         removed.map(|view| &*view.name).filter(|name| {
@@ -167,7 +165,6 @@ pub(crate) async fn list(app: App, caller: ApiCaller) -> ApiResult {
     VisibleAddresses::for_caller(&caller, &book).ok(&ServicesResponse { services })
 }
 
-/// The rules of every queue, in the order of the book.
 fn rules(book: &RuleBook) -> Vec<(QueueName, Vec<Resolved<'_>>)> {
     let sections = book.sections();
     let mut all: Vec<(QueueName, Vec<Resolved<'_>>)> = Vec::new();

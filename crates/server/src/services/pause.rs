@@ -1,4 +1,4 @@
-//! `redrive pause` and `redrive resume`: whether anything of a service may start.
+//! `redrive pause` and `redrive resume`.
 
 use clap::Args;
 use serde_json::json;
@@ -8,7 +8,6 @@ use crate::client::ClientRequest;
 use crate::client::address::segment;
 use crate::terminal::{plain, print, shell_word, style};
 
-/// Which service is meant.
 #[derive(Debug, Args)]
 pub(crate) struct ServiceArgs {
     /// The service

@@ -1,4 +1,4 @@
-//! `redrive status`: how a server is, once or for as long as somebody watches.
+//! `redrive status`: the state of a server, once or continuously.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -17,7 +17,6 @@ use crate::status::text;
 use crate::status::watch::StatusWatch;
 use crate::terminal::{print, print_as, style};
 
-/// How often a server may be looked at.
 const EVERY_MIN: Duration = Duration::from_millis(100);
 
 fn parse_every(text: &str) -> Result<Duration, String> {
@@ -25,7 +24,7 @@ fn parse_every(text: &str) -> Result<Duration, String> {
     if every < EVERY_MIN { Err("look every 100ms at most".to_owned()) } else { Ok(every) }
 }
 
-/// Shows how a running server is: what waits, what is dead, which breakers are open.
+/// Shows the state of a running server: queues, dead letters, open breakers.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -38,33 +37,30 @@ follows the other. A server that goes away is waited for, and Ctrl-C ends it.
 
 Exit code: 0 shown, 1 refused, 2 wrong use, 3 no server.")]
 pub(crate) struct StatusArgs {
-    /// Looks again and again
+    /// Updates continuously
     #[arg(long)]
     pub(crate) watch: bool,
-    /// How often to look
+    /// Update interval
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_every, requires = "watch")]
     pub(crate) every: Duration,
     #[command(flatten)]
     pub(crate) view: ViewArgs,
 }
 
-/// Another screen for as long as it lasts, without a cursor, on which long lines end at the edge.
+/// Alternate screen, hidden cursor, no line wrap.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
 
-/// The old screen, as it was.
 const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
 
-/// To the first place of the screen.
 const HOME: &str = "\x1b[H";
 
-/// Nothing more in this line, or on this screen.
 const REST_OF_LINE: &str = "\x1b[K";
 
 const REST_OF_SCREEN: &str = "\x1b[J";
 
 pub(crate) async fn run(args: &StatusArgs) -> anyhow::Result<()> {
     let mut client = args.view.client()?;
-    // A server that was never there is told at once; only one that went away is waited for.
+    // Only a server that was reached before is waited for.
     let (shape, now) = client.timed_json(&ClientRequest::get("/v1/status")).await?;
     if !args.watch {
         return print_as(args.view.format, &shape, || text::page(&shape, client.address(), None, now));
@@ -76,7 +72,6 @@ pub(crate) async fn run(args: &StatusArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Shows one look after the other until somebody stops it.
 async fn watch(
     args: &StatusArgs,
     client: &mut Client,
@@ -111,13 +106,9 @@ async fn watch(
     }
 }
 
-/// Where it is shown.
 enum StatusOutput {
-    /// One page that changes, in place of the terminal's own.
     Screen(StatusScreen),
-    /// One page after the other.
     Roll,
-    /// One object a line.
     Objects,
 }
 
@@ -144,7 +135,6 @@ impl StatusOutput {
         }
     }
 
-    /// Says that the server is away.
     fn wait(&self, address: &Address) -> anyhow::Result<()> {
         let words = style::warning(format!("the server has gone away; waiting for {address} …"));
         match self {
@@ -157,7 +147,7 @@ impl StatusOutput {
     }
 }
 
-/// A screen that is given back, however this ends.
+/// Restores the terminal on drop.
 struct StatusScreen;
 
 impl StatusScreen {
@@ -186,12 +176,12 @@ impl StatusScreen {
 
 impl Drop for StatusScreen {
     fn drop(&mut self) {
-        // A terminal that is gone needs nothing back.
+        // The terminal may be gone.
         let _ = command(LEAVE);
     }
 }
 
-/// Tells the terminal what to do. What strips colours for those who want none must not strip this.
+/// Bypasses the writer that strips colours.
 fn command(text: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())?;

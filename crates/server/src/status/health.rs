@@ -1,11 +1,10 @@
-//! Whether it works, and whether it takes events: for those who restart servers, and for those who send to
-//! them.
+//! Liveness and readiness.
 //!
-//! Liveness asks nothing but that the engine answers: what is wrong outside is not mended by a restart.
-//! Readiness is about events alone: a server whose targets are all down still takes them, and is degraded.
+//! Liveness checks only that the engine answers: a restart does not fix outside failures. Readiness is about
+//! accepting events: a server whose targets are all down is ready but degraded.
 //!
-//! Invariants: neither asks for a key, so neither names a service, a dependency or a secret to those who may
-//! not read; and the store is asked once a second at most, however often anybody asks.
+//! Invariants: neither needs a key, so neither names a service, dependency or secret to callers who may not
+//! read; the store is read at most once a second.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +30,7 @@ use crate::status::handlers;
 use crate::status::json::{DegradedJson, HealthJson, ReadinessJson, Status};
 use crate::terminal::{plain, print};
 
-/// Says whether a running server works, by its exit code: for containers and scripts.
+/// Checks a running server, by exit code: for containers and scripts.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -42,27 +41,24 @@ Neither needs a key; with one that may read everything, names are told beside co
 
 Exit code: 0 it does, 1 it does not, 2 wrong use, 3 no server.")]
 pub(crate) struct HealthArgs {
-    /// Asks whether it takes events, and what is wrong though it does
+    /// Checks whether it accepts events, and lists problems
     #[arg(long)]
     pub(crate) ready: bool,
     #[command(flatten)]
     pub(crate) server: ServerArgs,
 }
 
-/// How long a look at everything is good for.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// How long a look may take; probes give up after a second by default.
+/// Probes time out after a second by default.
 const LOOK_WITHIN: Duration = Duration::from_millis(800);
 
-/// How long the engine may take to say that it is there.
 const LIVE_WITHIN: Duration = Duration::from_secs(5);
 
-/// What the last look found, and when.
 #[derive(Default)]
 pub(crate) struct HealthMemo(Mutex<Option<(Instant, Arc<Vec<HealthProblem>>)>>);
 
-/// Whether it works.
+/// Liveness.
 #[utoipa::path(
     get, path = "/healthz", operation_id = "health", tag = "operating",
     responses((status = 200, description = "it does", body = HealthJson))
@@ -75,9 +71,9 @@ pub(crate) async fn live(app: App) -> ApiResult {
     }
 }
 
-/// Whether it takes events, and what is wrong with it though it does.
+/// Readiness, with current problems.
 ///
-/// Names are told to whoever may read everything; others hear how many there are.
+/// Names are shown to callers who may read everything; others see counts.
 #[utoipa::path(
     get, path = "/readyz", operation_id = "ready", tag = "operating",
     responses((status = 200, description = "it does", body = ReadinessJson))
@@ -87,7 +83,7 @@ pub(crate) async fn ready(app: App, peer: Option<Extension<Peer>>, headers: Head
     let reads_all = access::reads_all(&app, &headers, peer.as_ref()).await?;
     let names = if reads_all { NameDetail::Told } else { NameDetail::Counted };
     let mut health = app.node.health();
-    // The door closes before the node does.
+    // Ingress closes before the node does.
     health.stopping |= *app.closing.borrow();
     let blockers = blockers(&health);
     if let Some(first) = blockers.first() {
@@ -102,14 +98,13 @@ pub(crate) async fn ready(app: App, peer: Option<Extension<Peer>>, headers: Head
     reply::ok(&readiness)
 }
 
-/// All that is wrong with a server that is as this status says, with names.
 pub(crate) fn degraded(app: &App, status: &Status) -> Vec<DegradedJson> {
     let health = app.node.health();
     let all = [blockers(&health), remarks(&health), down_sources(&app.node), troubles(status)].concat();
     shown(&all, NameDetail::Told)
 }
 
-/// What is wrong by the last look, which is made anew if it is too old.
+/// Cached for a second.
 async fn read_health(app: &App) -> Arc<Vec<HealthProblem>> {
     let mut memo = app.health.0.lock().await;
     if let Some((at, troubles)) = memo.as_ref()
@@ -122,7 +117,7 @@ async fn read_health(app: &App) -> Arc<Vec<HealthProblem>> {
     troubles
 }
 
-/// What is wrong by a look, which may fail or take too long.
+/// A failed or slow reading is a problem, too.
 async fn judged(look: impl Future<Output = Result<Status, ApiError>>) -> Vec<HealthProblem> {
     match tokio::time::timeout(LOOK_WITHIN, look).await {
         Ok(Ok(status)) => troubles(&status),
@@ -131,23 +126,20 @@ async fn judged(look: impl Future<Output = Result<Status, ApiError>>) -> Vec<Hea
     }
 }
 
-/// Whether names may be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NameDetail {
     Told,
     Counted,
 }
 
-/// Something that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct HealthProblem {
     kind: HealthProblemKind,
-    /// What it is about, and more of it in words: for those who may read.
+    /// Name and detail, for callers who may read.
     about: Option<String>,
     since: Option<Timestamp>,
 }
 
-/// The kinds of what may be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum HealthProblemKind {
     Stopping,
@@ -174,7 +166,7 @@ enum HealthProblemKind {
 }
 
 impl HealthProblemKind {
-    /// Its name for machines, what is said of one, and of several.
+    /// Code, text for one, text for several.
     #[rustfmt::skip]
     const fn words(self) -> (&'static str, &'static str, &'static str) {
         match self {
@@ -217,7 +209,7 @@ impl HealthProblem {
     }
 }
 
-/// What keeps events out.
+/// Problems that prevent accepting events.
 fn blockers(health: &NodeHealth) -> Vec<HealthProblem> {
     let stopping = health.stopping.then(|| HealthProblem::new(HealthProblemKind::Stopping));
     let failing = health.store_failing.as_ref();
@@ -230,7 +222,7 @@ fn blockers(health: &NodeHealth) -> Vec<HealthProblem> {
     [stopping, failing, short].into_iter().flatten().collect()
 }
 
-/// What a node knows of itself that keeps nothing out.
+/// Problems of the node that do not.
 fn remarks(health: &NodeHealth) -> Vec<HealthProblem> {
     let slow = health.store_slow.map(|(at, took)| {
         HealthProblem::about(
@@ -245,7 +237,7 @@ fn remarks(health: &NodeHealth) -> Vec<HealthProblem> {
     [slow, refused].into_iter().flatten().collect()
 }
 
-/// Sources that are not connected, or whose events are not accepted.
+/// Sources that are disconnected, or whose events are not accepted.
 fn down_sources(node: &Node) -> Vec<HealthProblem> {
     let down = node.sources().into_iter().filter_map(|(name, view)| {
         let (kind, why) = match view.state {
@@ -258,7 +250,6 @@ fn down_sources(node: &Node) -> Vec<HealthProblem> {
     down.collect()
 }
 
-/// What is wrong by the figures.
 fn troubles(status: &Status) -> Vec<HealthProblem> {
     let mut found = Vec::new();
     if status.stranded > 0 {
@@ -269,7 +260,7 @@ fn troubles(status: &Status) -> Vec<HealthProblem> {
         open.map(|dependency| HealthProblem::about(HealthProblemKind::BreakerOpen, &dependency.name, None)),
     );
     for service in status.services.iter().filter(|service| !service.removed) {
-        // A service is paused with all its channels, and told of once.
+        // A pause covers all channels and is shown once.
         let is_told = |trouble: &HealthProblem| {
             trouble.kind == HealthProblemKind::ServicePaused
                 && trouble.about.as_ref() == Some(&service.service)
@@ -331,7 +322,7 @@ fn troubles(status: &Status) -> Vec<HealthProblem> {
     found
 }
 
-/// As it is answered: one by one with names, or each kind with a count.
+/// One by one with names, or counts by kind.
 fn shown(troubles: &[HealthProblem], names: NameDetail) -> Vec<DegradedJson> {
     if names == NameDetail::Told {
         let words = |trouble: &HealthProblem| match &trouble.about {
@@ -414,7 +405,6 @@ mod tests {
         }
     }
 
-    /// A status in which all is well, but for this.
     fn status(more: &serde_json::Value) -> Status {
         let mut status = json!({
             "version": "0", "started_at": "2025-10-21T11:20:00Z", "book": "0", "calls_in_flight": 0, "events": 0,

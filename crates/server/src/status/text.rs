@@ -1,4 +1,4 @@
-//! How a server is: its services and its dependencies as tables, and what needs a hand.
+//! Terminal output of the status: services and dependencies as tables, and what needs attention.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -18,13 +18,12 @@ use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{next_steps, plain, shell_word, style};
 use crate::{replays, webhooks};
 
-/// An archive that is less behind than this keeps up.
+/// A smaller lag is normal.
 const BEHIND_SHOWN_MS: u64 = 5_000;
 
-/// Replays that have a line of their own.
 const REPLAYS_SHOWN_MAX: usize = 10;
 
-/// What is wrong and has a place of its own on the page: a table, or a line that says more.
+/// Problems with their own table or line on the page.
 const TOLD_ELSEWHERE: [&str; 10] = [
     "stranded",
     "breaker-open",
@@ -38,7 +37,7 @@ const TOLD_ELSEWHERE: [&str; 10] = [
     "schedule-waiting",
 ];
 
-/// The whole page; rates are in it if somebody watches.
+/// With rates while watching.
 pub(crate) fn page(
     status: &Status,
     address: &Address,
@@ -89,7 +88,7 @@ pub(crate) fn page(
     out
 }
 
-/// All of it in one mark: whether somebody has to do something, or may have to.
+/// One mark for all: whether somebody must act, or may have to.
 fn verdict(status: &Status) -> String {
     let is_gone = |shown: &UnavailableJson| shown.state != "stale";
     let unavailable = || status.secrets.iter().chain(&status.issuer);
@@ -130,12 +129,11 @@ fn verdict(status: &Status) -> String {
     }
 }
 
-/// What is wrong and is told nowhere else.
 fn troubled(status: &Status) -> impl Iterator<Item = &DegradedJson> {
     status.degraded.iter().filter(|trouble| !TOLD_ELSEWHERE.contains(&trouble.what.as_str()))
 }
 
-/// Whether it may go on for a while without anybody doing anything.
+/// Whether it needs no immediate action.
 fn is_bearable(trouble: &DegradedJson) -> bool {
     matches!(trouble.what.as_str(), "store-slow" | "source-held")
 }
@@ -144,7 +142,7 @@ fn is_urgent(alert: &AlertView) -> bool {
     matches!(alert.severity.as_str(), "critical" | "high")
 }
 
-/// What is wrong and is told nowhere else, a line each.
+/// Problems shown nowhere else.
 fn troubles(status: &Status, now: Timestamp) -> Vec<String> {
     let line = |trouble: &DegradedJson| {
         let mark = if is_bearable(trouble) { style::warning("!") } else { style::error("✗") };
@@ -154,7 +152,6 @@ fn troubles(status: &Status, now: Timestamp) -> Vec<String> {
     troubled(status).map(line).collect()
 }
 
-/// The alerts that fire, a line each.
 fn firing(status: &Status, now: Timestamp) -> Vec<String> {
     let line = |alert: &AlertView| {
         let mark = if is_urgent(alert) { style::error("✗") } else { style::warning("!") };
@@ -176,7 +173,6 @@ fn firing(status: &Status, now: Timestamp) -> Vec<String> {
     status.firing.iter().map(line).collect()
 }
 
-/// The secrets and the issuer's keys that cannot be fetched, a line each.
 fn unavailable(status: &Status, now: Timestamp) -> Vec<String> {
     let line = |what: String, shown: &UnavailableJson| {
         let UnavailableJson { name: _, state, since, why } = shown;
@@ -197,7 +193,6 @@ fn unavailable(status: &Status, now: Timestamp) -> Vec<String> {
     secrets.chain(issuer).collect()
 }
 
-/// What dead letters are up to, a line each.
 fn letters(status: &Status) -> Vec<String> {
     let mut lines = Vec::new();
     if status.poison > 0 {
@@ -217,7 +212,6 @@ fn letters(status: &Status) -> Vec<String> {
     lines
 }
 
-/// How the archive is, in a line.
 fn archive(shown: &ArchiveJson, now: Timestamp) -> String {
     let (mark, state) = match shown.state.as_str() {
         "well" => (style::good("✓"), String::new()),
@@ -234,14 +228,13 @@ fn archive(shown: &ArchiveJson, now: Timestamp) -> String {
     if shown.behind_ms >= BEHIND_SHOWN_MS {
         let _ = write!(line, ", {} behind", rough(Duration::from_millis(shown.behind_ms)));
     }
-    // What went wrong and is over would only worry people.
+    // A past error is not shown.
     if let Some(error) = shown.last_error.as_deref().filter(|_| shown.state != "well" || shown.skipped > 0) {
         let _ = write!(line, "; {}", style::dim(plain(error)));
     }
     line
 }
 
-/// How many sessions are held, and how many deliveries with them.
 fn held(status: &Status) -> String {
     let or_more = if status.held_at_least { " or more" } else { "" };
     let sessions = counted(status.held_sessions, "session");
@@ -289,7 +282,6 @@ fn services(services: &[ServiceStatus], watch: Option<&StatusWatch>, now: Timest
     table
 }
 
-/// How a service is, in the server's words.
 fn health(service: &ServiceStatus, now: Timestamp) -> Cell {
     let Some(word) = service.health else { return Cell::plain("") };
     let (name, paint): (_, fn(String) -> String) = match word {
@@ -309,7 +301,7 @@ fn health(service: &ServiceStatus, now: Timestamp) -> Cell {
     Cell::painted(format!("{name}{colon}{why}{since}{until}"), paint)
 }
 
-/// A count; nothing is what the eye may skip.
+/// Zero is dimmed.
 fn number(count: u64) -> Cell {
     if count == 0 { Cell::dim("0") } else { Cell::plain(show_count(count)) }
 }
@@ -363,7 +355,6 @@ fn schedules(schedules: &[ScheduleStatus], now: Timestamp) -> Table {
     table
 }
 
-/// What needs a look: that fires wait, or how many were missed.
 fn schedule_remark(schedule: &ScheduleStatus) -> Cell {
     if schedule.waiting > 0
         && let Some(trouble) = &schedule.trouble
@@ -400,7 +391,7 @@ fn steps(status: &Status) -> Vec<(String, &'static str)> {
         steps.push(("redrive route --unrouted".to_owned(), "delivers what the rule book wants by now"));
     }
     if status.services.iter().any(|service| service.dead > 0) {
-        // A key that is bound to services has to say which of them it asks about.
+        // A key bound to services must name one.
         let of = status.bound_to.first().map(|service| format!(" --service {}", shell_word(service)));
         let of = of.unwrap_or_default();
         steps.push((format!("redrive dlq groups{of}"), "shows the causes of the dead letters"));

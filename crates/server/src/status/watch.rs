@@ -1,4 +1,4 @@
-//! What changes from one look at a server to the next: rates, and how they have gone so far.
+//! Rates of a watched server, from consecutive readings.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
@@ -7,24 +7,22 @@ use crate::status::json::Status;
 use crate::terminal::spark::spark;
 use crate::terminal::style;
 
-/// How many looks a trend shows.
 const LOOKS_MAX: usize = 31;
 
-/// The last looks, the latest at the end.
+/// Latest last.
 #[derive(Default)]
 pub(crate) struct StatusWatch(VecDeque<StatusSample>);
 
-/// What only grows, as it was at one moment.
+/// Monotonic counters at one moment.
 struct StatusSample {
     at: Instant,
-    /// None where nothing is told of the whole server.
+    /// `None` without server-wide figures.
     accepted: Option<u64>,
     dead: u64,
     delivered: BTreeMap<String, u64>,
 }
 
 impl StatusWatch {
-    /// One more look.
     pub(crate) fn note(&mut self, status: &Status, at: Instant) {
         let look = StatusSample {
             at,
@@ -38,7 +36,6 @@ impl StatusWatch {
         }
     }
 
-    /// What the server does, as far as it is told, in a line.
     pub(crate) fn line(&self) -> String {
         let part = |word: &str, count: &dyn Fn(&StatusSample) -> u64| {
             let (rate, trend) = self.show(count);
@@ -51,13 +48,12 @@ impl StatusWatch {
         accepted.into_iter().chain([delivered, dead]).collect::<Vec<_>>().join("   ")
     }
 
-    /// What one service is given a second, and how that has gone.
     pub(crate) fn of_service(&self, name: &str) -> (String, String) {
         self.show(&|look| look.delivered.get(name).copied().unwrap_or_default())
     }
 
     fn show(&self, count: &dyn Fn(&StatusSample) -> u64) -> (String, String) {
-        // What is old is deleted, and counted no more: such a step counts for nothing.
+        // Retention lowers counts; such a step counts as zero.
         let pairs = self.0.iter().zip(self.0.iter().skip(1));
         let steps: Vec<u64> =
             pairs.map(|(before, after)| count(after).saturating_sub(count(before))).collect();

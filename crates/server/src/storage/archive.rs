@@ -1,4 +1,4 @@
-//! `redrive archive get`: the data of one event, read from the archive.
+//! `redrive archive get`: the data of one event, from the archive.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::cli::files::write_new;
 use crate::rules::file::open_book;
 use crate::terminal::{self, plain, print_bytes, style};
 
-/// What the archive has kept, whether a server runs or not.
+/// Reads the archive; needs no server.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -28,7 +28,7 @@ pub(crate) enum ArchiveWhat {
     Get(ArchiveGetArgs),
 }
 
-/// Prints the data of an event exactly as they came, even if the store has forgotten it.
+/// Prints the exact data of an event, even if the store no longer has it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -40,22 +40,22 @@ The data are checked against the hash that was written with them.
 
 Exit code: 0 printed, 1 not found or damaged, 2 wrong use.")]
 pub(crate) struct ArchiveGetArgs {
-    /// The event's id or its receipt
+    /// The event's id or receipt
     #[arg(value_name = "EVENT")]
     pub(crate) event: String,
-    /// The rule book that names the archive
+    /// The rule book that defines the archive
     #[arg(long, value_name = "FILE", default_value = "redrive.yaml", conflicts_with = "folder")]
     pub(crate) rules: PathBuf,
     /// The archive's folder
     #[arg(long, value_name = "DIR")]
     pub(crate) folder: Option<PathBuf>,
-    /// The event's source, if several sources have used its id
+    /// The event's source, if several sources used its id
     #[arg(long)]
     pub(crate) source: Option<String>,
     /// What to print
     #[arg(long, value_enum, default_value_t = ArchiveFormat::Raw)]
     pub(crate) format: ArchiveFormat,
-    /// Writes it to this file instead of standard output
+    /// Output file (default: standard output)
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
@@ -64,11 +64,10 @@ pub(crate) struct ArchiveGetArgs {
 pub(crate) enum ArchiveFormat {
     /// The data, byte for byte
     Raw,
-    /// All that is kept: the attributes, the data as base64, their hash, when it was accepted
+    /// Everything stored: attributes, data as base64, its hash, time of acceptance
     Json,
 }
 
-/// Events that are told apart in a message.
 const TOLD_MAX: usize = 10;
 
 pub(crate) fn get(args: &ArchiveGetArgs) -> anyhow::Result<()> {
@@ -102,7 +101,7 @@ fn folder_of(args: &ArchiveGetArgs) -> anyhow::Result<PathBuf> {
     Ok(folder.into())
 }
 
-/// All that goes by what was typed: an id first, and a receipt if it looks like one.
+/// By id, or else by receipt.
 fn find(archive: &std::path::Path, args: &ArchiveGetArgs) -> anyhow::Result<Vec<ArchivedEvent>> {
     let look = |key: ArchiveKey| {
         folder::find(archive, &key).map_err(|error| {
@@ -123,7 +122,6 @@ fn find(archive: &std::path::Path, args: &ArchiveGetArgs) -> anyhow::Result<Vec<
     Ok(kept)
 }
 
-/// The one that is meant.
 fn one(
     mut found: Vec<ArchivedEvent>,
     args: &ArchiveGetArgs,
@@ -149,7 +147,7 @@ fn one(
     })
 }
 
-/// What could play tricks on a terminal goes to files only.
+/// Control characters are written to files only.
 fn check_harmless(bytes: &[u8]) -> Result<(), CommandRefusal> {
     let is_harmless = || {
         std::str::from_utf8(bytes).is_ok_and(|text| {

@@ -1,4 +1,4 @@
-//! Shows what came in by a webhook with a good signature and could not be taken.
+//! Refused webhook calls with a valid signature.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,7 +11,7 @@ use crate::api::request::{BeforeQuery, PageQuery, Query};
 use crate::api::{App, reply};
 use crate::webhooks::json::{RefusedCallJson, RefusedCallsResponse};
 
-/// What came by webhooks with a good signature and was no event, the latest first.
+/// Refused webhook calls with a valid signature, latest first.
 #[utoipa::path(
     get, path = "/v1/refused-hooks", operation_id = "refusedHooks", tag = "events",
     params(QueryKeys<BeforeQuery>, QueryKeys<PageQuery>),
@@ -29,7 +29,7 @@ pub(crate) async fn list(
     reply::ok(&RefusedCallsResponse { refused, next })
 }
 
-/// One of them, with what is kept of its body.
+/// A refused call with the stored part of its body.
 #[utoipa::path(
     get, path = "/v1/refused-hooks/{number}", operation_id = "refusedHook", tag = "events",
     params(("number" = u64, Path, description = "its number")),

@@ -1,4 +1,4 @@
-//! `redrive hooks sign`: a call as the sender of a webhook would make it.
+//! `redrive hooks sign`: a signed test call.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::connectors;
 use crate::rules::file::open_book;
 use crate::terminal::{print, shell_word};
 
-/// Prints a curl command that calls a webhook source with a good signature.
+/// Prints a curl command that calls a webhook source with a valid signature.
 ///
-/// The secret is read where the rule book says, and is not printed. Most schemes sign the time too: such a
-/// command is good for a few minutes.
+/// The secret is read as the rule book says and is not printed. Most schemes sign the time: the command is
+/// valid for a few minutes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -31,20 +31,18 @@ pub(crate) struct HooksSignArgs {
     /// The rule book
     #[arg(long, value_name = "FILE", default_value = "redrive.yaml")]
     pub(crate) rules: PathBuf,
-    /// The file that holds the body; without it, the body is {}
+    /// File with the body (default: {})
     #[arg(long, value_name = "FILE")]
     pub(crate) body: Option<PathBuf>,
-    /// What happened, where the scheme says so in a header: with `github`
+    /// Event name, for schemes with an event header: `github`
     #[arg(long, value_name = "NAME", default_value = "ping")]
     pub(crate) event: String,
     #[command(flatten)]
     pub(crate) server: ServerArgs,
 }
 
-/// The largest body that is signed.
 const BODY_BYTES_MAX: u64 = 64 << 20;
 
-/// The body where none is given.
 const BODY_DEFAULT: &str = "{}";
 
 pub(crate) async fn run(args: &HooksSignArgs) -> anyhow::Result<()> {

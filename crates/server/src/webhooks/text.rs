@@ -11,13 +11,10 @@ use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{cut, next_steps, plain, size, style};
 use crate::webhooks::json::{RefusedCallJson, SourceStatus};
 
-/// Longer reasons are cut in a list.
 const REASON_COLUMNS_MAX: usize = 100;
 
-/// How much of a body is shown.
 const BODY_BYTES_SHOWN_MAX: usize = 4_096;
 
-/// A list, the latest first.
 pub(crate) fn list(refused: &[RefusedCallJson], now: Timestamp) -> String {
     let Some(latest) = refused.first() else {
         return format!("{} nothing that was signed well had to be refused\n", style::good("✓"));
@@ -39,7 +36,6 @@ pub(crate) fn list(refused: &[RefusedCallJson], now: Timestamp) -> String {
     table.text() + &next_steps(&steps)
 }
 
-/// One with its headers and the beginning of its body.
 pub(crate) fn page(refused: &RefusedCallJson, body: &[u8], now: Timestamp) -> String {
     let mut out = format!(
         "{}  {}\n{} {}\n",
@@ -68,10 +64,8 @@ pub(crate) fn page(refused: &RefusedCallJson, body: &[u8], now: Timestamp) -> St
     out
 }
 
-/// Installations whose bodies were too large that are named.
 const TOO_LARGE_BY_SHOWN_MAX: usize = 3;
 
-/// A table of all of them.
 pub(crate) fn table(sources: &[SourceStatus]) -> Table {
     let mut table = Table::new(&[
         CellAlign::Left,
@@ -103,7 +97,7 @@ pub(crate) fn table(sources: &[SourceStatus]) -> Table {
     table
 }
 
-/// Of a source that is read: its lag, and why it is not read if it is not.
+/// Lag, and why it is not read.
 fn reading(source: &SourceStatus) -> Option<String> {
     let reading = source.reading.as_ref()?;
     let lag = reading.lag.map_or_else(|| "lag unknown".to_owned(), |lag| format!("lag {}", show_count(lag)));
@@ -113,7 +107,6 @@ fn reading(source: &SourceStatus) -> Option<String> {
     })
 }
 
-/// What else there was, in words.
 fn remarks(counts: &WebhookCounts) -> Vec<String> {
     let some = |count: u64, words: String| (count > 0).then_some(words);
     let by = &counts.too_large_by;

@@ -386,7 +386,7 @@ fn bad_signatures_are_told_and_leave_no_trace_of_themselves() {
     let folder = folder(&target);
     let server = Server::start(&folder);
     let mut listener = server.client.connect().expect("it listens");
-    listener.send(b"GET /v1/happenings HTTP/1.1\r\nhost: localhost\r\n\r\n").expect("it listens");
+    listener.send(b"GET /v1/activity HTTP/1.1\r\nhost: localhost\r\n\r\n").expect("it listens");
     until("it is heard", || listener.line().ok().filter(String::is_empty));
     let headers = github("issues", "d-1", b"{}") + "x-correlation-id: c-77\r\n";
     for _ in 0..50 {

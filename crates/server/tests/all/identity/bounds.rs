@@ -131,7 +131,7 @@ fn a_stream_ends_when_its_key_does() {
     let (_folder, server, admin, _target) = started(&[]);
     let viewer = create(&server, &admin, &json!({ "name": "viewer", "role": "viewer" }));
     let mut stream = server.client.connect().expect("it listens");
-    let head = format!("GET /v1/happenings HTTP/1.1\r\nhost: localhost\r\n{}\r\n", bearer(&viewer));
+    let head = format!("GET /v1/activity HTTP/1.1\r\nhost: localhost\r\n{}\r\n", bearer(&viewer));
     stream.send(head.as_bytes()).expect("it reads");
     assert!(stream.line().expect("it answers").contains("200"));
     let post = |id: &str| {
