@@ -238,28 +238,30 @@ async fn who(
     now: Timestamp,
 ) -> Result<ApiCaller, ApiError> {
     let shown = match Credential::of(headers) {
-        Ok(None) => return Err(unauthorized("a key or token is needed, and none was shown")),
+        Ok(None) => return Err(unauthorized("credentials required")),
         Ok(Some(credential)) => app.access.identify(&credential, now).await?,
         Err(_) => Err(CredentialProblem::Unreadable),
     };
     shown.map_err(|doubt| {
         let peer = peer.map(|peer| peer.0);
         let refusal = app.access.0.failed.note(&app.node, peer, &doubt, now).err();
-        refusal
-            .unwrap_or_else(|| unauthorized("the key or token that was shown is not known, or good no more"))
+        refusal.unwrap_or_else(|| unauthorized("invalid or expired credentials"))
     })
 }
 
 /// The same answer for all bad credentials, so that valid key ids cannot be probed.
 fn unauthorized(because: &str) -> ApiError {
-    ApiError::new(ApiCode::Unauthorized, format!("{because}: send a good one as `Authorization: Bearer KEY`"))
-        .with_header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))
+    ApiError::new(
+        ApiCode::Unauthorized,
+        format!("{because}: send a key or token as `Authorization: Bearer KEY`"),
+    )
+    .with_header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))
 }
 
 fn may(caller: &ApiCaller, permission: Permission, reach: ServiceScope) -> Result<(), ApiError> {
     if !caller.may(permission) {
         let roles: Vec<&str> = permission.roles().into_iter().map(Role::as_str).collect();
-        let message = format!("one needs the role {} to {}", roles.join(" or "), permission.as_words());
+        let message = format!("role {} required to {}", roles.join(" or "), permission.as_words());
         return Err(forbidden(message).with("roles", roles));
     }
     match reach {

@@ -70,25 +70,26 @@ pub(crate) struct KeySpec {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum KeyCreationError {
-    #[error("the name must have 1 to {NAME_BYTES_MAX} bytes that can be seen")]
+    #[error("name must have 1 to {NAME_BYTES_MAX} printable bytes")]
     Name,
-    #[error("a key may be bound to {SCOPE_NAMES_MAX} sources and as many services at most")]
+    #[error("a key may be bound to at most {SCOPE_NAMES_MAX} sources and {SCOPE_NAMES_MAX} services")]
     TooManyNames,
-    #[error("{0:?} names no source or service")]
+    #[error("invalid source or service name {0:?}")]
     ScopeName(String),
     #[error(transparent)]
     Unfit(#[from] InvalidScope),
-    #[error("a key must live for longer than no time")]
+    #[error("key lifetime must be greater than zero")]
     Dead,
-    #[error("the system gave no random number")]
+    #[error("no random numbers available from the system")]
     NoRandom,
 }
 
 /// The end of a sentence about its role.
-pub(crate) const FIRST_IS_ADMIN: &str = "must be `admin` for the first key: from then on everybody is asked for one, and nobody could make another";
+pub(crate) const FIRST_IS_ADMIN: &str =
+    "must be `admin` for the first key: it turns on authentication, and only an admin can create more keys";
 
 /// Shown when the last admin key is gone.
-pub(crate) const NO_ADMIN_LEFT: &str = "no admin's key is good any more: stop the server, and make one with `redrive keys create NAME --role admin --data DIR`";
+pub(crate) const NO_ADMIN_LEFT: &str = "no valid admin key is left: stop the server, and create one with `redrive keys create NAME --role admin --data DIR`";
 
 /// A warning, if no admin key is left.
 pub(crate) fn note_on_end<'a>(

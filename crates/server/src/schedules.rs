@@ -24,10 +24,10 @@ use crate::terminal::{print_as, style};
 Examples:
   redrive schedules
   redrive schedules --rules redrive.yaml --count 3
-  redrive schedules --from 2026-10-24T00:00:00Z      over the end of summer time
+  redrive schedules --from 2026-10-24T00:00:00Z      across the end of summer time
   redrive schedules --format json
 
-Exit code: 0 shown, 1 the book has errors, 2 a file cannot be read.")]
+Exit code: 0 shown, 1 the rule book has errors, 2 a file cannot be read.")]
 pub(crate) struct SchedulesArgs {
     /// The rule book
     #[arg(long, value_name = "FILE", default_value = "redrive.yaml")]
@@ -72,7 +72,7 @@ fn shown(plan: &ScheduledJob, from: Timestamp, count: u16) -> Value {
 
 pub(crate) fn page(plans: &[ScheduledJob], from: Timestamp, count: u16) -> String {
     if plans.is_empty() {
-        return "the rule book has no schedules\n".to_owned();
+        return "no schedules in the rule book\n".to_owned();
     }
     let mut out = String::new();
     for (place, plan) in plans.iter().enumerate() {
@@ -91,15 +91,15 @@ fn title(plan: &ScheduledJob) -> String {
     match &plan.act {
         ScheduledAction::Emit(emission) => {
             let missed = match plan.catch_up.missed {
-                Missed::One => format!("of missed fires the latest is caught up, within {within}"),
-                Missed::None => "missed fires are lost".to_owned(),
-                Missed::All => format!("missed fires are all caught up, within {within}"),
+                Missed::One => format!("of missed fires, the latest is caught up within {within}"),
+                Missed::None => "missed fires are skipped".to_owned(),
+                Missed::All => format!("missed fires are all caught up within {within}"),
             };
             let what = format!("emits {} at {when}; {missed}", emission.event_type.as_str());
             format!("{}  {}", style::bold(&emission.name), style::dim(what))
         }
         ScheduledAction::BringBack => {
-            format!("{}  {}", style::bold("dead letters"), style::dim(format!("come back at {when}")))
+            format!("{}  {}", style::bold("dead letters"), style::dim(format!("replayed at {when}")))
         }
     }
 }

@@ -47,7 +47,7 @@ impl VisibleAddresses {
         match self {
             Self::Whole => reply::ok(value),
             Self::Masked(mask) => {
-                let mut value = serde_json::to_value(value).expect("what we answer with is always JSON");
+                let mut value = serde_json::to_value(value).expect("API types are JSON");
                 hide_in(mask, &mut value);
                 reply::ok(&value)
             }

@@ -84,7 +84,7 @@ impl ApiCaller {
 
     pub(crate) fn name(&self) -> String {
         match &self.0 {
-            CallerIdentity::Anybody => "anybody".to_owned(),
+            CallerIdentity::Anybody => "anonymous".to_owned(),
             CallerIdentity::Key(held) => held.record.name.clone(),
             CallerIdentity::Token(claims) => claims.subject.clone(),
         }
@@ -140,7 +140,7 @@ impl ApiCaller {
         if self.sees(service) {
             return Ok(());
         }
-        Err(self.out_of_bounds(format!("the key is not for the service `{service}`")))
+        Err(self.out_of_bounds(format!("the key has no access to the service `{service}`")))
     }
 
     /// Refuses a list that exceeds its services.
@@ -148,7 +148,7 @@ impl ApiCaller {
         match service {
             Some(service) => self.check_service(service),
             None if self.is_bound() => Err(self.out_of_bounds(
-                "the key is bound to services: say with `service` which of them is meant, in commands with --service NAME"
+                "the key is bound to services: name one with `service` (in commands: --service NAME)"
                     .to_owned(),
             )),
             None => Ok(()),
@@ -159,10 +159,11 @@ impl ApiCaller {
         let Some(scope) = self.scope().filter(|scope| !scope.allows_source(source)) else { return Ok(()) };
         if scope.sources.is_empty() {
             return Err(forbidden(
-                "the key is bound to services, and an event may reach others: to send events, a key that is bound to services must also be bound to sources, with `redrive keys create … --source SOURCE`",
+                "a key bound to services can send events only if it is bound to sources too: `redrive \
+                 keys create … --source SOURCE`",
             ));
         }
-        let message = format!("the key is not for events of the source `{source}`");
+        let message = format!("the key has no access to events of the source `{source}`");
         Err(forbidden(message).with("sources", scope.sources.clone()))
     }
 
@@ -170,7 +171,8 @@ impl ApiCaller {
     pub(crate) fn check_imported_source(&self, source: &str) -> Result<(), ApiError> {
         let Some(scope) = self.scope().filter(|scope| !scope.allows_source(source)) else { return Ok(()) };
         let message = format!(
-            "the key is not for events of the source `{source}`: leave the source out, or use a key that is bound to it too (`redrive keys create … --source {source}`)"
+            "the key has no access to events of the source `{source}`: omit the source, or use a key that \
+             is bound to it (`redrive keys create … --source {source}`)"
         );
         Err(forbidden(message).with("sources", scope.sources.clone()))
     }
@@ -179,7 +181,9 @@ impl ApiCaller {
     pub(crate) fn check_whole(&self) -> Result<(), ApiError> {
         let Some(service) = self.scope().and_then(|scope| scope.services.first()) else { return Ok(()) };
         Err(forbidden(format!(
-            "this concerns the whole server, and the key is bound to services: it takes a key that is bound to none; this one is good for `redrive status`, `redrive tail`, `redrive why --last --service {service}` and `redrive dlq list --service {service}`",
+            "this requires a key that is not bound to services; with this key, use `redrive status`, \
+             `redrive tail`, `redrive why --last --service {service}` or `redrive dlq list --service \
+             {service}`",
         )))
     }
 

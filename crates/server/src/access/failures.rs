@@ -25,9 +25,9 @@ pub(crate) enum CredentialProblem {
     Key,
     #[error("{0}")]
     Token(TokenError),
-    #[error("it is no key, and the rule book believes no tokens")]
+    #[error("not an API key, and the rule book accepts no tokens")]
     NoTokens,
-    #[error("it is not one key or one token")]
+    #[error("more than one credential, or an unreadable one")]
     Unreadable,
 }
 
@@ -55,11 +55,14 @@ impl FailedLoginLog {
     ) -> Result<(), ApiError> {
         node.count_unauthorized(DOOR);
         let address = address_group(peer);
-        if let Some(count) = self.telling.lock().expect("nobody panics while counting").count(now) {
-            tracing::warn!(count, address, last = %doubt, "bad keys were shown");
-            let attempts =
-                if count == 1 { "a bad key was".to_owned() } else { format!("{count} bad keys were") };
-            node.publish_logged(Activity::security(format!("{attempts} shown, the last one by {address}")));
+        if let Some(count) = self.telling.lock().expect("no panic while counting").count(now) {
+            tracing::warn!(count, address, last = %doubt, "authentication failed");
+            let attempts = if count == 1 {
+                "1 failed authentication".to_owned()
+            } else {
+                format!("{count} failed authentications")
+            };
+            node.publish_logged(Activity::security(format!("{attempts}, last from {address}")));
         }
         self.addresses.note(&address, now).map_err(|too_many| rate::refusal(&too_many))
     }

@@ -47,7 +47,7 @@ impl Keyring {
 
     /// Adds or updates a key.
     pub(crate) fn put(&self, record: KeyRecord) {
-        let mut keys = self.0.write().expect("nobody panics while changing");
+        let mut keys = self.0.write().expect("no panic while changing keys");
         let held = Arc::new(CachedKey::new(record));
         if let Some(old) = keys.get(&held.record.id) {
             held.used_at.store(old.used_at.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -69,7 +69,7 @@ impl Keyring {
     }
 
     pub(crate) fn has_good(&self, now: Timestamp) -> bool {
-        self.0.read().expect("nobody panics while changing").values().any(|held| held.is_good(now))
+        self.0.read().expect("no panic while changing keys").values().any(|held| held.is_good(now))
     }
 
     pub(crate) fn last_used_at(&self, id: &str) -> Option<Timestamp> {
@@ -78,7 +78,7 @@ impl Keyring {
     }
 
     fn get(&self, id: &str) -> Option<Arc<CachedKey>> {
-        self.0.read().expect("nobody panics while changing").get(id).map(Arc::clone)
+        self.0.read().expect("no panic while changing keys").get(id).map(Arc::clone)
     }
 }
 

@@ -35,8 +35,7 @@ impl BearerTokens {
             return Ok(Some(tokens));
         }
         let made = Tokens::new(rules, self.secrets.clone(), Arc::clone(&self.pool));
-        let tokens =
-            made.map_err(|error| format!("the address of the issuer's keys is not right: {error}"))?;
+        let tokens = made.map_err(|error| format!("the address of the issuer's keys is invalid: {error}"))?;
         Ok(Some(Arc::new(tokens)))
     }
 
@@ -57,7 +56,7 @@ impl BearerTokens {
 
     /// The rule book requires tokens, but none can be checked.
     pub(crate) fn shut(&self, why: String) {
-        tracing::error!(error = why, "no token can be checked");
+        tracing::error!(error = why, "token verification unavailable");
         (self.alarm)(Some(KeysChange::Gone { why }));
     }
 
@@ -81,11 +80,11 @@ impl BearerTokens {
         match tokens.verify(token, wall_clock()).await {
             Ok(claims) => Ok(Ok(claims)),
             Err(error) if error.is_outage() => {
-                tracing::debug!(%error, "a token could not be checked");
-                Err(ApiError::unavailable("tokens cannot be checked at the moment: try again, or use a key"))
+                tracing::debug!(%error, "token could not be verified");
+                Err(ApiError::unavailable("tokens cannot be verified at the moment: try again, or use a key"))
             }
             Err(error) => {
-                tracing::debug!(%error, "a token is not believed");
+                tracing::debug!(%error, "token rejected");
                 Ok(Err(CredentialProblem::Token(error)))
             }
         }

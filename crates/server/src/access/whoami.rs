@@ -14,7 +14,7 @@ pub(crate) struct Whoami {
     /// Whether authentication is required: `on` or `off`.
     #[schema(pattern = "^(on|off)$")]
     pub authentication: String,
-    /// The key's name or the token's subject; `anybody` without authentication.
+    /// The key's name or the token's subject; `anonymous` without authentication.
     pub name: String,
     /// The caller's role.
     #[schema(pattern = "^(ingest|viewer|operator|admin)$")]

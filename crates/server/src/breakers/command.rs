@@ -17,7 +17,7 @@ use crate::terminal::{print, print_as, terminal_columns};
     after_help = "\
 Examples:
   redrive breakers
-  redrive breakers trip billing --note 'their maintenance until 14:00'
+  redrive breakers trip billing --note 'maintenance until 14:00'
   redrive breakers reset billing
 
 Exit code: 0 done, 1 no such dependency or no breaker, 2 wrong use, 3 no server."

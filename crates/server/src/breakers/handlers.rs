@@ -68,7 +68,7 @@ pub(crate) fn quantile_ms(took: &Sketch, share: f64) -> Option<f64> {
 /// Dependencies and their circuit breakers.
 #[utoipa::path(
     get, path = "/v1/dependencies", operation_id = "dependencies", tag = "operating",
-    responses((status = 200, description = "all that the rule book knows, by name", body = DependenciesResponse))
+    responses((status = 200, description = "all dependencies in the rule book, by name", body = DependenciesResponse))
 )]
 pub(crate) async fn list(app: App, caller: ApiCaller) -> ApiResult {
     let snapshot = app.snapshot().await?;
@@ -88,9 +88,9 @@ pub(crate) async fn list(app: App, caller: ApiCaller) -> ApiResult {
 /// Opens a breaker for its usual open time; deliveries wait until it lets probes through.
 #[utoipa::path(
     post, path = "/v1/dependencies/{name}/trip", operation_id = "tripBreaker", tag = "operating",
-    params(("name" = String, Path, description = "a dependency of the rule book", example = "billing")),
+    params(("name" = String, Path, description = "a dependency in the rule book", example = "billing")),
     request_body = NoteRequest,
-    responses((status = 200, description = "the dependency as it is now", body = DependencyJson))
+    responses((status = 200, description = "the dependency after the change", body = DependencyJson))
 )]
 pub(crate) async fn trip(
     app: App,
@@ -104,9 +104,9 @@ pub(crate) async fn trip(
 /// Closes a breaker and clears its failure counts; calls resume at once.
 #[utoipa::path(
     post, path = "/v1/dependencies/{name}/reset", operation_id = "resetBreaker", tag = "operating",
-    params(("name" = String, Path, description = "a dependency of the rule book", example = "billing")),
+    params(("name" = String, Path, description = "a dependency in the rule book", example = "billing")),
     request_body = NoteRequest,
-    responses((status = 200, description = "the dependency as it is now", body = DependencyJson))
+    responses((status = 200, description = "the dependency after the change", body = DependencyJson))
 )]
 pub(crate) async fn reset(
     app: App,
@@ -145,11 +145,11 @@ fn guarded(book: &RuleBook, name: &str) -> Result<DependencyName, ApiError> {
     let all = declared(book);
     let Some((name, declared)) = all.iter().find(|(known, _)| known.as_str() == name) else {
         let names: Vec<&str> = all.keys().map(DependencyName::as_str).collect();
-        let message = format!("the rule book has no dependency `{name}`");
+        let message = format!("no dependency `{name}` in the rule book");
         return Err(ApiError::new(ApiCode::DependencyNotFound, message).with("dependencies", names));
     };
     if declared.settings.is_none() {
-        let message = format!("no rule of the book guards `{name}` by a breaker");
+        let message = format!("the dependency `{name}` has no circuit breaker");
         return Err(ApiError::new(ApiCode::NoBreaker, message));
     }
     Ok(name.clone())
@@ -160,7 +160,10 @@ async fn dependency_now(app: &App, caller: &ApiCaller, name: &DependencyName) ->
     let all = declared(&book);
     // The rule book may have been reloaded meanwhile.
     let declared = all.get(name).ok_or_else(|| {
-        ApiError::new(ApiCode::DependencyNotFound, format!("the rule book has `{name}` no more"))
+        ApiError::new(
+            ApiCode::DependencyNotFound,
+            format!("the dependency `{name}` was removed from the rule book"),
+        )
     })?;
     let shown = shown(&book, &snapshot, &app.node.breaker_history(), name, declared);
     VisibleAddresses::for_caller(caller, &book).ok(&shown)
@@ -209,7 +212,7 @@ fn settings_in_words(settings: &BreakerSettings) -> String {
     };
     let closes = match settings.close_after().get() {
         1 => String::new(),
-        successes => format!(", closes after {successes} that succeed"),
+        successes => format!(", closes after {successes} successes"),
     };
     let (trip, open) = (report::trip(settings.trip()), show_duration(settings.open()));
     format!("opens after {trip}, for {open}, then {probes} at once{closes}")
@@ -223,7 +226,7 @@ fn change_json(turn: &BreakerChange) -> BreakerChangeJson {
         to: phase(turn.to),
         failures: turn.failures,
         delivery: turn.delivery.clone(),
-        by: hand.map(|hand| hand.by.clone().unwrap_or_else(|| "somebody on this machine".to_owned())),
+        by: hand.map(|hand| hand.by.clone().unwrap_or_else(|| "a person on this machine".to_owned())),
         note: hand.and_then(|hand| hand.note.clone()),
     }
 }

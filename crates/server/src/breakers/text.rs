@@ -10,7 +10,7 @@ use crate::terminal::{plain, shell_word, style};
 
 pub(crate) fn page(dependencies: &[DependencyJson], now: Timestamp, columns: Option<usize>) -> String {
     if dependencies.is_empty() {
-        return format!("{} the rule book has no dependencies\n", style::good("✓"));
+        return format!("{} no dependencies in the rule book\n", style::good("✓"));
     }
     let left = CellAlign::Left;
     let mut table = Table::new(&[
@@ -38,8 +38,7 @@ pub(crate) fn page(dependencies: &[DependencyJson], now: Timestamp, columns: Opt
     }
     let mut text = table.within(columns).text();
     if dependencies.iter().any(|shown| shown.trips > 0) {
-        let note =
-            "TRIPS counts how often a closed breaker opened since the start; a failed probe is no new trip";
+        let note = "TRIPS counts openings of a closed breaker since the start; failed probes do not count";
         text.push_str(&format!("\n{}\n", style::dim(note)));
     }
     text
@@ -50,11 +49,11 @@ pub(crate) fn turned(shown: &DependencyJson, now: Timestamp) -> String {
     let reset = style::bold(format!("redrive breakers reset {}", shell_word(&shown.name)));
     match (shown.state, shown.opens_until) {
         (BreakerState::Open, Some(until)) => format!(
-            "{} the breaker of {name} is open: calls wait, and probes go {}; `{reset}` closes it\n",
+            "{} circuit breaker of {name} opened: calls wait, probes start {}; `{reset}` closes it\n",
             style::good("✓"),
             coming(until, now)
         ),
-        (state, _) => format!("{} the breaker of {name} is {}\n", style::good("✓"), state.as_str()),
+        (state, _) => format!("{} circuit breaker of {name} is {}\n", style::good("✓"), state.as_str()),
     }
 }
 
@@ -71,8 +70,8 @@ fn state(state: BreakerState) -> Cell {
 fn since(shown: &DependencyJson, now: Timestamp) -> String {
     let mut words = Vec::new();
     words.extend(shown.since.map(|since| ago(since, now)));
-    words.extend(shown.tripped_by_hand.then(|| "by hand".to_owned()));
+    words.extend(shown.tripped_by_hand.then(|| "manually".to_owned()));
     words.extend(shown.opens_until.map(|until| format!("probes {}", coming(until, now))));
-    words.extend(shown.held_until.map(|until| format!("asked to wait, goes on {}", coming(until, now))));
+    words.extend(shown.held_until.map(|until| format!("asked to wait, resumes {}", coming(until, now))));
     words.join(", ")
 }

@@ -39,17 +39,17 @@ pub(crate) fn category(category: Category) -> String {
 
 pub(crate) const fn held_because(by: HoldReason) -> &'static str {
     match by {
-        HoldReason::Breaker => "the breaker is open: the wait burns no retry",
-        HoldReason::RetryAfter => "the dependency asked everybody to wait: it burns no retry",
-        HoldReason::RuleRemoved => "no rule of the book wants such an event any more",
+        HoldReason::Breaker => "circuit breaker open; waiting uses no retry",
+        HoldReason::RetryAfter => "the dependency asked callers to wait; waiting uses no retry",
+        HoldReason::RuleRemoved => "no rule matches the event any more",
         HoldReason::Deadline => "the rule's deadline has passed",
-        HoldReason::Notified => "the target has told the id of a notification: it is not called again",
+        HoldReason::Notified => "the target returned a notification id: it is not called again",
         HoldReason::Damage => "the stored event is damaged",
     }
 }
 
 pub(crate) fn paused() -> String {
-    style::warning("the service pauses; the delivery keeps its place and waits")
+    style::warning("the service is paused; the delivery keeps its place and waits")
 }
 
 pub(crate) fn spent(used: UsedTime) -> String {
@@ -79,21 +79,24 @@ pub(crate) fn window_part(weighed: &RecordedRetry) -> Option<String> {
 
 pub(crate) fn asked_for_it(weighed: &RecordedRetry) -> Option<String> {
     weighed.is_held().then(|| {
-        format!("they asked for it, so it uses up `hold_max` ({}), not the window", spent(weighed.held))
+        format!(
+            "requested by the target, so it counts towards `hold_max` ({}), not the window",
+            spent(weighed.held)
+        )
     })
 }
 
 fn exhausted(weighed: &RecordedRetry) -> String {
     let exceeds = |(number, max): &(u32, u32)| number > max;
     let ((_, max), whose) = if let Some(tally) = weighed.by_category.filter(exceeds) {
-        (tally, "retries that this category gets")
+        (tally, "retries for this category")
     } else if exceeds(&weighed.by_policy) {
         (weighed.by_policy, "retries of the policy")
     } else {
-        (weighed.in_total, "retries that the rule allows in all")
+        (weighed.in_total, "retries of the rule in total")
     };
     match max {
-        0 => format!("there are no {whose}"),
+        0 => format!("no {whose} allowed"),
         max => format!("the {max} {whose} are used up"),
     }
 }
@@ -124,14 +127,16 @@ pub(crate) fn death_because(
         (DeadLetterReason::HoldExpired, Some(weighed)) => {
             let wait =
                 Duration::from_nanos(weighed.backoff_nanos.max(weighed.retry_after_nanos.unwrap_or(0)));
-            format!("they ask for {}, and `hold_max` has no room for it", show_duration(wait))
+            format!("the target asked for {}, which exceeds `hold_max`", show_duration(wait))
         }
-        (DeadLetterReason::Refused, _) => "retrying cannot help".to_owned(),
+        (DeadLetterReason::Refused, _) => "permanent failure, not retried".to_owned(),
         (DeadLetterReason::ConnectionFailing, _) => "the connection has failed for too long".to_owned(),
         (DeadLetterReason::BreakerOpen, _) => match when_open {
-            Some(WhenOpen::DeadLetter) => "the breaker is open and the rule does not hold it".to_owned(),
+            Some(WhenOpen::DeadLetter) => {
+                "the breaker is open, and the rule does not hold deliveries".to_owned()
+            }
             Some(WhenOpen::Hold) => "the breaker is still open, and `hold_max` is used up".to_owned(),
-            None => "the breaker is open, and the rule holds it no longer".to_owned(),
+            None => "the breaker is open, and the rule no longer holds deliveries".to_owned(),
         },
         (
             DeadLetterReason::RetriesExceeded
@@ -139,7 +144,7 @@ pub(crate) fn death_because(
             | DeadLetterReason::DeadlineExceeded
             | DeadLetterReason::HoldExpired,
             None,
-        ) => "its time is up".to_owned(),
+        ) => "time limit exceeded".to_owned(),
     }
 }
 
@@ -157,5 +162,5 @@ pub(crate) fn dead(attempts: u64, after: &str, kept: &str) -> String {
 }
 
 pub(crate) fn waiting(attempts: u64, for_what: &str) -> String {
-    format!("{} still waiting after {}: {for_what}", style::warning("…"), counted(attempts, "attempt"))
+    format!("{} waiting after {}: {for_what}", style::warning("…"), counted(attempts, "attempt"))
 }

@@ -23,8 +23,8 @@ const CANDIDATES_MAX: usize = 20;
 /// Events with this id or receipt, and their deliveries.
 #[utoipa::path(
     get, path = "/v1/events/{name}", operation_id = "event", tag = "events",
-    params(("name" = String, Path, description = "the id or the receipt")),
-    responses((status = 200, description = "several sources may have used one id", body = EventsResponse))
+    params(("name" = String, Path, description = "event id or receipt")),
+    responses((status = 200, description = "the events: several sources may use the same id", body = EventsResponse))
 )]
 pub(crate) async fn event(app: App, caller: ApiCaller, PathName(name): PathName) -> ApiResult {
     let mut found = Vec::new();
@@ -41,7 +41,7 @@ pub(crate) async fn event(app: App, caller: ApiCaller, PathName(name): PathName)
     // A bound caller does not see events without deliveries to its services.
     found.retain(|view| !caller.is_bound() || !view.deliveries.is_empty());
     if found.is_empty() {
-        let message = format!("there is no event with the id or receipt `{name}`");
+        let message = format!("no event with the id or receipt `{name}`");
         return Err(ApiError::new(ApiCode::EventNotFound, message));
     }
     let waits = DeliveryWaits::of(&app.node, found.iter().flat_map(|view| &view.deliveries)).await;
@@ -52,14 +52,14 @@ pub(crate) async fn event(app: App, caller: ApiCaller, PathName(name): PathName)
 /// A delivery with its attempts, by id, `webhook-id` or id prefix.
 #[utoipa::path(
     get, path = "/v1/deliveries/{id}", operation_id = "delivery", tag = "deliveries",
-    params(("id" = String, Path, description = "the id, or enough of its first digits", pattern = "^(msg_)?[0-9a-fA-F]{1,32}$")),
+    params(("id" = String, Path, description = "delivery id or id prefix", pattern = "^(msg_)?[0-9a-fA-F]{1,32}$")),
     responses((status = 200, description = "the delivery", body = DeliveryJson))
 )]
 pub(crate) async fn delivery(app: App, caller: ApiCaller, PathName(name): PathName) -> ApiResult {
     let digits = name.strip_prefix("msg_").unwrap_or(&name).to_owned();
     let Some(prefix) = IdPrefix::parse(&digits) else {
         let message = format!(
-            "`{name}` is no delivery's id: that has 32 hexadecimal digits, of which the first few will do"
+            "`{name}` is not a delivery id: expected 32 hexadecimal digits, or the first few of them"
         );
         return Err(ApiError::wrong("id", message));
     };
@@ -72,7 +72,7 @@ pub(crate) async fn delivery(app: App, caller: ApiCaller, PathName(name): PathNa
     });
     match found.as_slice() {
         [] => {
-            let message = format!("there is no delivery whose id begins with `{name}`");
+            let message = format!("no delivery with an id that begins with `{name}`");
             Err(ApiError::new(ApiCode::DeliveryNotFound, message))
         }
         [view] => {
@@ -115,7 +115,7 @@ pub(crate) struct DeliveryKeys {
     get, path = "/v1/deliveries", operation_id = "deliveries", tag = "deliveries",
     params(QueryKeys<DeliveryKeys>, QueryKeys<PageQuery>),
     responses((
-        status = 200, description = "a part of them", body = DeliveriesResponse,
+        status = 200, description = "a page of deliveries", body = DeliveriesResponse,
         links(("one" = (operation_id = "delivery", parameters(("id" = "$response.body#/deliveries/0/id")))))
     ))
 )]
@@ -149,5 +149,5 @@ pub(crate) fn service_of(name: &str) -> &str {
 }
 
 fn place_of(before: &str) -> Result<Seq, &'static str> {
-    DeliveryId::parse(before).map(DeliveryId::seq).ok_or("it is no delivery's id")
+    DeliveryId::parse(before).map(DeliveryId::seq).ok_or("not a delivery id")
 }

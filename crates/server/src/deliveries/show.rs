@@ -21,7 +21,7 @@ Examples:
   redrive show 9e3779b97f4a7c15
   redrive show 3c6ef372
 
-Exit code: 0 shown, 1 nothing goes by that name, 2 wrong use, 3 no server.")]
+Exit code: 0 shown, 1 not found, 2 wrong use, 3 no server.")]
 pub(crate) struct ShowArgs {
     /// An event's id or receipt, or a delivery's id or id prefix
     #[arg(value_name = "EVENT|DELIVERY")]
@@ -41,8 +41,7 @@ pub(crate) async fn run(args: &ShowArgs) -> anyhow::Result<()> {
     let found = known::<DeliveryJson>(&mut client, format!("/v1/deliveries/{key}")).await?;
     let (delivery, now) = found.ok_or_else(|| {
         CommandRefusal(format!(
-            "nothing goes by `{}`: it is no event's id or receipt, and no delivery's id begins so\n  \
-             what was delivered is kept for a while only",
+            "nothing found for `{}`: not an event id or receipt, and not a delivery id or id prefix\n  completed deliveries are kept for a limited time only",
             plain(&args.key)
         ))
     })?;

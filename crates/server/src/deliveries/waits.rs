@@ -48,7 +48,7 @@ impl DeliveryWaits {
         let wait = self.of.get(&view.id)?;
         if let Some(letter) = self.letter_before(view) {
             let because = format!(
-                "the dead letter {letter} holds its session, until it is replayed, edited, skipped or purged"
+                "the dead letter {letter} blocks its session until it is replayed, edited, skipped or purged"
             );
             return Some((WaitJson::new(WaitCause::Letter, because), QueueHold::Yes));
         }
@@ -81,14 +81,14 @@ fn asked(view: &DeliveryView) -> Option<WaitQuery> {
 pub(crate) fn shown(wait: &Wait, session: Option<&str>) -> WaitJson {
     let (on, because) = match wait {
         Wait::Running => (WaitCause::Running, "an attempt is running".to_owned()),
-        Wait::Settling => (WaitCause::Settling, "an attempt has ended and is being recorded".to_owned()),
-        Wait::StoreFailing { .. } => (WaitCause::Store, "the store takes no writes".to_owned()),
+        Wait::Settling => (WaitCause::Settling, "an attempt has ended and is being stored".to_owned()),
+        Wait::StoreFailing { .. } => (WaitCause::Store, "the store accepts no writes".to_owned()),
         Wait::Stopping => (WaitCause::Shutdown, "the server is shutting down".to_owned()),
         Wait::ServiceRemoved => {
-            (WaitCause::ServiceRemoved, "SERVICE_REMOVED: the rule book has no such service".to_owned())
+            (WaitCause::ServiceRemoved, "SERVICE_REMOVED: the service is not in the rule book".to_owned())
         }
         Wait::RuleRemoved => {
-            (WaitCause::RuleRemoved, "RULE_REMOVED: no row of the service takes this event".to_owned())
+            (WaitCause::RuleRemoved, "RULE_REMOVED: no row of the service matches this event".to_owned())
         }
         Wait::Paused { .. } => (WaitCause::Pause, "the service is paused".to_owned()),
         Wait::Session => {
@@ -106,7 +106,7 @@ pub(crate) fn shown(wait: &Wait, session: Option<&str>) -> WaitJson {
             let because = "is half-open and lets only probes pass";
             (WaitCause::Breaker, format!("the circuit breaker of {dependency} {because}"))
         }
-        Wait::Due { .. } => (WaitCause::Retry, "the next attempt waits".to_owned()),
+        Wait::Due { .. } => (WaitCause::Retry, "waiting for the next attempt".to_owned()),
         Wait::RetryBudget { dependency, .. } => {
             (WaitCause::RetryBudget, format!("the retry budget of {dependency} is used up"))
         }
@@ -119,12 +119,14 @@ pub(crate) fn shown(wait: &Wait, session: Option<&str>) -> WaitJson {
         Wait::InFlight { dependency, most } => {
             (WaitCause::InFlight, format!("{dependency} has {most} of {most} calls in flight"))
         }
-        Wait::Share => (WaitCause::Share, "the service has its share of all calls in flight".to_owned()),
+        Wait::Share => {
+            (WaitCause::Share, "the service uses its full share of all calls in flight".to_owned())
+        }
         Wait::Alone => {
             let because = "after a crash, a delivery that may have caused it is tried alone";
             (WaitCause::CrashCheck, because.to_owned())
         }
-        Wait::Turn => (WaitCause::Turn, "queued: the next attempt starts when its turn comes".to_owned()),
+        Wait::Turn => (WaitCause::Turn, "queued".to_owned()),
     };
     let mut shown = WaitJson::new(on, because);
     if let Wait::StoreFailing { since } | Wait::Paused { since } = wait {

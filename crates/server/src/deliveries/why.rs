@@ -19,7 +19,7 @@ Examples:
   redrive why --last --service billing
   redrive why 3c6ef372
 
-Exit code: 0 told, 1 there is no such delivery, 2 wrong use, 3 no server.")]
+Exit code: 0 shown, 1 not found, 2 wrong use, 3 no server.")]
 pub(crate) struct WhyArgs {
     /// The delivery's id or id prefix
     #[arg(required_unless_present = "last")]
@@ -69,7 +69,7 @@ async fn last(client: &mut Client, service: Option<&str>) -> anyhow::Result<Stri
     let failed = found.deliveries.iter().rev().filter(|delivery| has_failed(delivery)).max_by_key(written_at);
     let delivery = failed.or(found.deliveries.first()).ok_or_else(|| {
         let of = service.map(|service| format!(" of {}", plain(service))).unwrap_or_default();
-        CommandRefusal(format!("there are no deliveries{of} yet: send an event with `redrive send TYPE`"))
+        CommandRefusal(format!("no deliveries{of} yet: send an event with `redrive send TYPE`"))
     })?;
     Ok(delivery.id.clone())
 }

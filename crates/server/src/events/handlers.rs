@@ -29,8 +29,8 @@ use crate::events::json::{Accepted, AcceptedBatch, AcceptedResponse, CloudEvent,
         (CloudEvents = "application/cloudevents-batch+json"),
     )),
     responses(
-        (status = 202, description = "it is durable", body = AcceptedResponse),
-        (status = 200, description = "it came before with the same content, and is not delivered again", body = AcceptedResponse),
+        (status = 202, description = "the event is durable", body = AcceptedResponse),
+        (status = 200, description = "duplicate with the same content, not delivered again", body = AcceptedResponse),
     )
 )]
 pub(crate) async fn accept(app: App, caller: ApiCaller, headers: HeaderMap, body: Body) -> ApiResult {
@@ -51,17 +51,17 @@ pub(crate) async fn accept(app: App, caller: ApiCaller, headers: HeaderMap, body
 #[utoipa::path(
     post, path = "/v1/events/{name}", operation_id = "acceptEvent", tag = "events",
     params(
-        ("name" = String, Path, description = "the event's type: words with dots between them", max_length = 256, pattern = "^[A-Za-z0-9_:/-]+(\\.[A-Za-z0-9_:/-]+){0,31}$"),
-        ("partitionkey" = Option<String>, Query, description = "the session: deliveries of one keep their order; the header of this name says it too", min_length = 1, max_length = 512, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$"),
-        ("Idempotency-Key" = Option<String>, Header, description = "the event's id", min_length = 1, max_length = 512, pattern = "^[ -~]*$"),
+        ("name" = String, Path, description = "event type: words separated by dots", max_length = 256, pattern = "^[A-Za-z0-9_:/-]+(\\.[A-Za-z0-9_:/-]+){0,31}$"),
+        ("partitionkey" = Option<String>, Query, description = "the session: its deliveries stay in order; also a header of this name", min_length = 1, max_length = 512, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$"),
+        ("Idempotency-Key" = Option<String>, Header, description = "event id", min_length = 1, max_length = 512, pattern = "^[ -~]*$"),
     ),
-    request_body(content = serde_json::Value, content_type = "application/json", description = "the data"),
+    request_body(content = serde_json::Value, content_type = "application/json", description = "event data"),
     responses(
         (
-            status = 202, description = "it is durable", body = Accepted,
+            status = 202, description = "the event is durable", body = Accepted,
             links(("event" = (operation_id = "event", parameters(("name" = "$response.body#/receipt")))))
         ),
-        (status = 200, description = "it came before with the same content, and is not delivered again", body = Accepted),
+        (status = 200, description = "duplicate with the same content, not delivered again", body = Accepted),
     )
 )]
 pub(crate) async fn accept_easy(
@@ -121,7 +121,7 @@ fn trace_of(headers: &HeaderMap) -> Option<TraceParent> {
     }
     let text = single(headers, "traceparent").filter(|text| Context::parse(text).is_some());
     if text.is_none() {
-        tracing::debug!("a request came with a traceparent that is none");
+        tracing::debug!("invalid traceparent ignored");
     }
     text.and_then(|text| TraceParent::new(text).ok())
 }
@@ -138,7 +138,7 @@ fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 fn check_source(caller: &ApiCaller, event: &Event) -> Result<(), ApiError> {
     let source = event.source.as_str();
     if let Some(owner) = reserved::owner_of(source) {
-        return Err(ApiError::invalid("source", format!("is for {owner} alone")));
+        return Err(ApiError::invalid("source", format!("is reserved for {owner}")));
     }
     caller.check_source(source)
 }

@@ -1,5 +1,5 @@
 //! JSON of event ingress.
-#![expect(dead_code, reason = "they describe what the core reads and writes")]
+#![expect(dead_code, reason = "describes what the core reads and writes")]
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

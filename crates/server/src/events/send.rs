@@ -29,7 +29,7 @@ Examples:
   jq .order orders.json | redrive send orders.placed -
   redrive send note.taken 'buy milk' --content-type text/plain
 
-Exit code: 0 it is safe, 1 refused, 2 wrong use, 3 no server.")]
+Exit code: 0 accepted, 1 refused, 2 wrong use, 3 no server.")]
 pub(crate) struct SendArgs {
     /// The event's type
     #[arg(value_name = "TYPE")]
@@ -138,10 +138,7 @@ fn check_json(args: &SendArgs, data: &[u8]) -> anyhow::Result<()> {
     };
     let shown = cut(text.trim(), QUOTED_COLUMNS);
     anyhow::bail!(
-        "the data are no JSON: {error}\n  \
-         they read: {shown}\n  \
-         quote JSON for the shell: redrive send {event_type} '{{\"key\": \"value\"}}'\n  \
-         or say what they are:     redrive send {event_type} {whole} --content-type text/plain"
+        "data is not valid JSON: {error}\n  received: {shown}\n  quote JSON for the shell: redrive send {event_type} '{{\"key\": \"value\"}}'\n  or set the content type:  redrive send {event_type} {whole} --content-type text/plain"
     )
 }
 

@@ -36,16 +36,16 @@ use crate::terminal::{plain, print};
 /// Runs a test target that accepts events, and fails, delays or hangs as its flags say.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
-Prints a line for each request and, when it is stopped (Ctrl-C), the counts. What it fails is drawn from \
-the seed, so that the same requests in the same order meet the same answers.
+Prints a line per request and, when stopped (Ctrl-C), the counts. Failures are drawn from \
+                        the seed: the same requests in the same order get the same answers.
 
 Examples:
-  redrive sink                                    takes everything
+  redrive sink                                    accepts everything
   redrive sink --fail 30% --status 429 --retry-after 5s
-  redrive sink --down 60s --slow 200ms            away for a minute, then slow
+  redrive sink --down 60s --slow 200ms            down for a minute, then slow
   redrive sink --listen 127.0.0.1:0 --format json | tee requests.ndjson
 
-Exit code: 0 stopped, 1 the address cannot be had, or others could reach it, 2 wrong use.")]
+Exit code: 0 stopped, 1 address in use or not a loopback address, 2 wrong use.")]
 pub(crate) struct SinkArgs {
     /// Loopback address to listen on; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", value_parser = parse_listen)]
@@ -98,8 +98,7 @@ const LINES_WAITING_MAX: usize = 1_024;
 pub(crate) fn run(args: &SinkArgs) -> anyhow::Result<()> {
     if !args.listen.ip().is_loopback() {
         let address = args.listen;
-        let refusal =
-            format!("on {address} anybody could reach it: a sink listens on 127.0.0.1 or [::1] only");
+        let refusal = format!("refusing to listen on {address}: a sink listens on 127.0.0.1 or [::1] only");
         return Err(CommandRefusal(refusal).into());
     }
     wait_for_many(serve(args))
@@ -107,7 +106,7 @@ pub(crate) fn run(args: &SinkArgs) -> anyhow::Result<()> {
 
 async fn serve(args: &SinkArgs) -> anyhow::Result<()> {
     let listener = bind(args.listen).await?;
-    let address: SocketAddr = listener.local_addr().context("could not listen")?;
+    let address: SocketAddr = listener.local_addr().context("cannot listen")?;
     print(&text::listening(&format!("http://{address}"), args.format))?;
 
     let (lines, mut waiting) = mpsc::channel(LINES_WAITING_MAX);
@@ -122,7 +121,7 @@ async fn serve(args: &SinkArgs) -> anyhow::Result<()> {
     loop {
         tokio::select! {
             biased;
-            result = &mut stop => break result.context("could not wait for a signal")?,
+            result = &mut stop => break result.context("cannot wait for a signal")?,
             Some(request) = waiting.recv() => add(&request)?,
         }
     }
@@ -146,7 +145,7 @@ pub(crate) async fn stopped() -> std::io::Result<()> {
 async fn accept(listener: TcpListener, script: Arc<SinkScript>, lines: mpsc::Sender<SinkRequest>) {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
-        let place = Arc::clone(&room).acquire_owned().await.expect("nobody closes it");
+        let place = Arc::clone(&room).acquire_owned().await.expect("the semaphore is never closed");
         let Ok((stream, _)) = listener.accept().await else { continue };
         let (script, lines) = (Arc::clone(&script), lines.clone());
         tokio::spawn(async move {
@@ -215,10 +214,10 @@ async fn answer(
 }
 
 fn response(script: &SinkScript, status: u16) -> Response<Full<Bytes>> {
-    let status = StatusCode::from_u16(status).expect("statuses from 200 to 599 are taken only");
+    let status = StatusCode::from_u16(status).expect("the status is between 200 and 599");
     let fails = !status.is_success();
     // An empty success acknowledges a batch as a whole, too.
-    let body = if fails { "the sink was asked to fail\n" } else { "" };
+    let body = if fails { "the sink was set to fail\n" } else { "" };
     let mut response = Response::new(Full::new(Bytes::from_static(body.as_bytes())));
     *response.status_mut() = status;
     if let Some(wait) = script.args.retry_after.filter(|_| fails) {

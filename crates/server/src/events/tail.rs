@@ -68,13 +68,13 @@ async fn follow(args: &TailArgs) -> anyhow::Result<()> {
     // Only a server that was reached before is waited for.
     let mut lines = client.lines(&stream).await?;
     let address = client.address().clone();
-    say(&format!("following {address}, times in UTC, Ctrl-C ends it"));
+    say(&format!("following {address}, times in UTC, Ctrl-C to stop"));
     let mut columns = TailColumns::new(terminal::terminal_columns());
     loop {
         let lost = pass_on(args, lines, &mut columns).await?;
         say(&format!("{lost}; waiting for {address} …"));
         lines = client.lines_again(&stream, PAUSE_BETWEEN_TRIES).await?;
-        say("connected again; what happened in between is not shown");
+        say("reconnected; activity in between is not shown");
     }
 }
 
@@ -86,7 +86,7 @@ async fn pass_on(
     loop {
         let line = match lines.next().await {
             Ok(Some(line)) => line,
-            Ok(None) => return Ok("the server has ended the stream".to_owned()),
+            Ok(None) => return Ok("the server ended the stream".to_owned()),
             Err(problem) => return Ok(problem.to_string()),
         };
         // A newer server may send kinds that we do not know; JSON output still gets the line.
@@ -94,7 +94,7 @@ async fn pass_on(
             match args.format {
                 Format::Json if args.service.is_none() && args.event_type.is_none() => print(&(line + "\n"))?,
                 Format::Json => {}
-                Format::Text => say("the server told of something that this redrive does not know"),
+                Format::Text => say("unknown kind of activity: the server may be newer than this redrive"),
             }
             continue;
         };
@@ -257,7 +257,7 @@ fn of_delivery(facts: &DeliveryFacts, at: Timestamp) -> Vec<String> {
 
 /// `None` for a wait without end: the message gives the reason.
 fn next_at(due_at: Timestamp, at: Timestamp) -> Option<String> {
-    (due_at < Timestamp::NEVER).then(|| format!("goes on in {}", show_wait(due_at.since(at))))
+    (due_at < Timestamp::NEVER).then(|| format!("resumes in {}", show_wait(due_at.since(at))))
 }
 
 /// `None` for impossible durations.
@@ -273,7 +273,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Streams activity as it occurs.
 #[utoipa::path(
     get, path = "/v1/activity", operation_id = "activity", tag = "operating",
-    responses((status = 200, description = "one line of JSON for each, as in the schema `Activity`; an empty line is a sign of life", body = String, content_type = "application/x-ndjson"))
+    responses((status = 200, description = "one JSON line per activity, as in the schema `Activity`; empty lines are keep-alives", body = String, content_type = "application/x-ndjson"))
 )]
 pub(crate) async fn activity(app: App, Extension(peer): Extension<Peer>, caller: ApiCaller) -> ApiResult {
     let listener = TailListener {
@@ -287,9 +287,7 @@ pub(crate) async fn activity(app: App, Extension(peer): Extension<Peer>, caller:
         listener,
         |listener| Box::pin(next_activity(listener)),
         |activity| match activity {
-            Some(activity) => {
-                serde_json::to_string(&**activity).expect("texts and numbers are always JSON")
-            }
+            Some(activity) => serde_json::to_string(&**activity).expect("texts and numbers are always JSON"),
             None => String::new(),
         },
     );

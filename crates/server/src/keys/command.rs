@@ -21,11 +21,11 @@ use crate::terminal::{plain, print, print_as, style};
 /// Creates, lists and revokes API keys.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The first one, before a server is reachable for others:
+The first key, before a server is reachable for others:
   redrive keys create ops --role admin --data redrive-data
 
-A key is sent as `Authorization: Bearer KEY`. The commands here take it from the variable REDRIVE_KEY or \
-from the file of --key-file. Once there is a key, everybody is asked for one.")]
+Clients send a key as `Authorization: Bearer KEY`. Commands read it from REDRIVE_KEY or \
+                        --key-file. The first key turns on authentication for everyone, event senders included.")]
 pub(crate) struct KeysArgs {
     #[command(subcommand)]
     pub(crate) what: KeysCommand,
@@ -47,7 +47,7 @@ Examples:
   redrive keys create billing-team --role operator --service billing --expires 90d
   redrive keys create ci --role viewer --quiet > key
 
-Exit code: 0 made, 1 refused, 2 wrong use, 3 no server.")]
+Exit code: 0 created, 1 refused, 2 wrong use, 3 no server.")]
 pub(crate) struct KeysCreateArgs {
     /// The key's name, for lists and the audit log
     pub(crate) name: String,
@@ -95,7 +95,7 @@ pub(crate) struct KeysListArgs {
 Examples:
   redrive keys revoke rk_1a2b3c4d --note 'it was in a log'
 
-Exit code: 0 revoked, 1 there is no such key, 2 wrong use, 3 no server.")]
+Exit code: 0 revoked, 1 not found, 2 wrong use, 3 no server.")]
 pub(crate) struct KeysRevokeArgs {
     /// The key's id, as `redrive keys list` shows it: the first part of the key
     pub(crate) id: String,
@@ -116,10 +116,10 @@ pub(crate) struct KeysAtArgs {
 }
 
 const ROLES: [(&str, &str, Role); 4] = [
-    ("ingest", "Sends events, and sees nothing", Role::Ingest),
-    ("viewer", "Looks, and changes nothing", Role::Viewer),
-    ("operator", "Looks, sends events, and deals with services, dead letters and replays", Role::Operator),
-    ("admin", "May do everything, keys included", Role::Admin),
+    ("ingest", "Send events only", Role::Ingest),
+    ("viewer", "Read only", Role::Viewer),
+    ("operator", "Read, send events, operate services, dead letters and replays", Role::Operator),
+    ("admin", "Everything, including keys", Role::Admin),
 ];
 
 pub(crate) async fn run(args: &KeysArgs) -> anyhow::Result<()> {
@@ -170,9 +170,7 @@ fn create_there(folder: &Path, args: &KeysCreateArgs) -> anyhow::Result<CreateKe
         return Err(CommandRefusal(format!("the role {}", keys::FIRST_IS_ADMIN)).into());
     }
     if known.len() >= KEYS_MAX {
-        return Err(
-            CommandRefusal(format!("there are {KEYS_MAX} keys already, revoked ones included")).into()
-        );
+        return Err(CommandRefusal(format!("limit of {KEYS_MAX} keys reached, revoked ones included")).into());
     }
     let is_taken = |id: &str| known.iter().any(|record| record.id == id);
     let CreatedKey { text, record } = keys::make(wish, is_taken, wall_clock()).map_err(CommandRefusal::of)?;
@@ -213,11 +211,9 @@ async fn revoke(args: &KeysRevokeArgs) -> anyhow::Result<()> {
 fn revoke_there(folder: &Path, id: &str, note: Option<&String>) -> anyhow::Result<KeyRevocation> {
     let known = kept(folder).map_err(CommandRefusal::of)?;
     let Some(mut record) = known.iter().find(|record| record.id == id).cloned() else {
-        return Err(CommandRefusal(format!(
-            "there is no key `{}`: `redrive keys list` shows them",
-            plain(id)
-        ))
-        .into());
+        return Err(
+            CommandRefusal(format!("no key `{}`: `redrive keys list` shows all keys", plain(id))).into()
+        );
     };
     if record.revoked_at.is_none() {
         record.revoked_at = Some(wall_clock());
@@ -242,8 +238,8 @@ fn put(folder: &Path, act: &'static str, record: KeyRecord, note: Option<String>
         StoreError::InUse { path, owner } => {
             let shown = path.display();
             let cure =
-                "ask it instead, without --data and with an admin's key in REDRIVE_KEY, or stop it first";
-            CommandRefusal(format!("a server runs on {shown} (process {owner}): {cure}"))
+                "use the server instead, without --data and with an admin key in REDRIVE_KEY, or stop it first";
+            CommandRefusal(format!("a server is using {shown} (process {owner}): {cure}"))
         }
         other => CommandRefusal::of(other),
     })?;

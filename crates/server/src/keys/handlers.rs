@@ -43,7 +43,7 @@ pub(crate) struct CreateKeyRequest {
 /// Keys without their secrets, oldest first.
 #[utoipa::path(
     get, path = "/v1/keys", operation_id = "keys", tag = "operating",
-    responses((status = 200, description = "all of them", body = KeysResponse))
+    responses((status = 200, description = "all keys", body = KeysResponse))
 )]
 pub(crate) async fn list(app: App) -> ApiResult {
     let records = app.node.keys().await?;
@@ -59,7 +59,7 @@ fn shown(app: &App, record: &KeyRecord) -> KeyJson {
 #[utoipa::path(
     post, path = "/v1/keys", operation_id = "createKey", tag = "operating",
     request_body = CreateKeyRequest,
-    responses((status = 201, description = "the key itself, which is told only now", body = CreateKeyResponse))
+    responses((status = 201, description = "the key, shown only once", body = CreateKeyResponse))
 )]
 pub(crate) async fn create(
     app: App,
@@ -104,15 +104,15 @@ fn unmade(why: &KeyCreationError) -> ApiError {
         KeyCreationError::Dead => "expires",
         KeyCreationError::NoRandom => return ApiError::unavailable(why.to_string()),
     };
-    ApiError::invalid(field, format!("is not right: {why}"))
+    ApiError::invalid(field, format!("is invalid: {why}"))
 }
 
 /// Revokes a key. Revoking it again changes nothing.
 #[utoipa::path(
     post, path = "/v1/keys/{id}/revoke", operation_id = "revokeKey", tag = "operating",
-    params(("id" = String, Path, description = "what the key is called by")),
+    params(("id" = String, Path, description = "key id")),
     request_body = NoteRequest,
-    responses((status = 200, description = "the key as it is now", body = KeyRevocation))
+    responses((status = 200, description = "the key after the change", body = KeyRevocation))
 )]
 pub(crate) async fn revoke(
     app: App,
@@ -133,7 +133,7 @@ async fn end(
     let _turn = app.access.turn().await;
     let known = app.node.keys().await?;
     let Some(mut record) = known.iter().find(|record| record.id == id).cloned() else {
-        let message = format!("there is no key `{id}`");
+        let message = format!("no key `{id}`");
         return Err(ApiError::new(ApiCode::KeyNotFound, message));
     };
     // Idempotent, since the answer may have been lost.

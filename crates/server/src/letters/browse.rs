@@ -72,7 +72,7 @@ Examples:
   redrive dlq show 3c6ef372 --format json
   redrive dlq show 3c6ef372 --format json --form redis
 
-Exit code: 0 shown, 1 there is no such letter, 2 wrong use, 3 no server.")]
+Exit code: 0 shown, 1 not found, 2 wrong use, 3 no server.")]
 pub(crate) struct DlqShowArgs {
     /// The letter's id, id prefix, or original id
     #[arg(value_name = "LETTER")]
@@ -95,7 +95,7 @@ Examples:
   redrive dlq export --service billing --form redis
   redrive dlq export --data /var/lib/redrive | jq -r .originalEventId
 
-Exit code: 0 written, 1 refused, or it broke off, 2 wrong use, 3 no server.")]
+Exit code: 0 exported, 1 refused or incomplete, 2 wrong use, 3 no server.")]
 pub(crate) struct DlqExportArgs {
     #[command(flatten)]
     pub(crate) filter: FilterKeys,
@@ -124,7 +124,7 @@ pub(crate) async fn list(args: &DlqListArgs) -> anyhow::Result<()> {
     };
     print_as(args.format, &found, || text::list(&found, now, terminal_columns()))?;
     if let Some(next) = &next {
-        let more = format!("there are more: --before {}", plain(next));
+        let more = format!("more: --before {}", plain(next));
         anstream::eprintln!("{}", style::dim(more));
     }
     Ok(())
@@ -153,7 +153,7 @@ async fn listed_there(folder: &RecordFolder<'_>, args: &DlqListArgs) -> anyhow::
     let filter = folder.filter(&args.filter)?;
     let (letters, next) = gather(args.limit, args.before.clone(), async |rows_max, before| {
         let before = before.as_deref().map(filter::read_cursor).transpose();
-        let before = before.map_err(|problem| CommandRefusal(format!("--before is not right: {problem}")))?;
+        let before = before.map_err(|problem| CommandRefusal(format!("--before is invalid: {problem}")))?;
         let query = LetterQuery { filter: filter.clone(), before, rows_max };
         let page = crate::letters::json::letters(&folder.reader.letters(&query).map_err(CommandRefusal::of)?);
         Ok((page.dead_letters, page.next))
@@ -253,7 +253,7 @@ async fn one(
         }
         LetterLookup::NotDead { id, state } => not_dead(id, &state),
         LetterLookup::Several(ids) => format!("{} dead letters match: {}", ids.len(), ids.join(", ")),
-        LetterLookup::Nothing => format!("there is no dead letter `{}`", plain(name)),
+        LetterLookup::Nothing => format!("no dead letter `{}`", plain(name)),
     };
     Err(CommandRefusal(problem).into())
 }
@@ -265,7 +265,7 @@ pub(crate) async fn export(args: &DlqExportArgs) -> anyhow::Result<()> {
     let keys = wish(&args.filter, json!({ "form": args.form.map(LetterFormat::as_str) }));
     let mut lines =
         args.from.server.client()?.lines(&ClientRequest::find("/v1/dead-letters/export", &keys)).await?;
-    let broken = |problem| CommandRefusal(format!("the export is not complete: {problem}"));
+    let broken = |problem| CommandRefusal(format!("export incomplete: {problem}"));
     while let Some(line) = lines.next().await.map_err(broken)? {
         print(&(line + "\n"))?;
     }

@@ -47,7 +47,7 @@ pub(crate) type PurgeKeys = (FilterKeys, ChosenKeys, AgeKeys);
 
 /// Which letters to delete. Without a filter, `all` is required.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "it describes three types that are read as one object")]
+#[expect(dead_code, reason = "describes three types that are read as one object")]
 struct PurgeRequest {
     #[serde(flatten)]
     filter: FilterKeys,
@@ -74,7 +74,7 @@ pub(crate) struct AgeKeys {
 #[utoipa::path(
     post, path = "/v1/dead-letters/purge", operation_id = "purgeDeadLetters", tag = "dead letters",
     request_body(content = PurgeRequest, example = json!({ "service": "billing", "older_than": "7d", "dry_run": true })),
-    responses((status = 200, description = "what came of it", content(
+    responses((status = 200, description = "the result", content(
         (PurgeResponse = "application/json"),
         (String = "application/x-ndjson"),
     )))
@@ -173,8 +173,8 @@ fn purging(
 /// Imports dead letters, all or none.
 #[utoipa::path(
     post, path = "/v1/dead-letters/import", operation_id = "importDeadLetters", tag = "dead letters",
-    request_body(content = String, content_type = "application/x-ndjson", description = "an envelope a line, at most 1,000 lines and 16 MiB"),
-    responses((status = 200, description = "they are here", body = ImportResponse))
+    request_body(content = String, content_type = "application/x-ndjson", description = "one envelope per line, at most 1,000 lines and 16 MiB"),
+    responses((status = 200, description = "the letters are imported", body = ImportResponse))
 )]
 pub(crate) async fn import(app: App, caller: ApiCaller, headers: HeaderMap, body: Body) -> ApiResult {
     let bytes_max = app.limits.body_bytes_max.max(IMPORT_BYTES_MAX);
@@ -185,7 +185,7 @@ pub(crate) async fn import(app: App, caller: ApiCaller, headers: HeaderMap, body
     for (place, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         match import::read(line) {
             Ok(_) if letters.len() == IMPORT_LINES_MAX => {
-                let reason = format!("has more than {IMPORT_LINES_MAX} letters: send them in parts");
+                let reason = format!("has more than {IMPORT_LINES_MAX} letters: split it");
                 return Err(ApiError::invalid("body", reason));
             }
             Ok(letter) => letters.push(letter),
@@ -195,7 +195,7 @@ pub(crate) async fn import(app: App, caller: ApiCaller, headers: HeaderMap, body
     if !problems.is_empty() {
         let message = match problems.len() {
             1 => format!("{}: nothing was imported", problems[0]),
-            count => format!("{count} lines are no dead letters: nothing was imported"),
+            count => format!("{count} lines are not valid dead letters: nothing was imported"),
         };
         problems.truncate(PROBLEMS_MAX);
         let error = ApiError::new(ApiCode::Validation, message);
@@ -216,8 +216,8 @@ pub(crate) async fn import(app: App, caller: ApiCaller, headers: HeaderMap, body
 /// Exports dead letters, one per line, oldest first.
 #[utoipa::path(
     get, path = "/v1/dead-letters/export", operation_id = "exportDeadLetters", tag = "dead letters",
-    params(QueryKeys<FilterKeys>, ("form" = inline(Option<LetterFormat>), Query, description = "the rule book's `dead_letter.form` for each letter unless given")),
-    responses((status = 200, description = "a line of JSON for each, as in the schema `LetterWritten`; it breaks off if the store fails", body = String, content_type = "application/x-ndjson"))
+    params(QueryKeys<FilterKeys>, ("form" = inline(Option<LetterFormat>), Query, description = "form of each letter; default: `dead_letter.form` of the rule book")),
+    responses((status = 200, description = "one JSON line per letter, as in the schema `LetterWritten`; aborted if the store fails", body = String, content_type = "application/x-ndjson"))
 )]
 pub(crate) async fn export(
     app: App,
@@ -265,13 +265,13 @@ impl LetterExport {
         while !self.is_over {
             // A long export must not outlive the caller's credential.
             if !self.caller.is_good(self.node.now()) {
-                return Err(std::io::Error::other("the caller would not be let in any more"));
+                return Err(std::io::Error::other("the caller's credentials have expired"));
             }
             let (selection, after) = (Arc::clone(&self.selection), self.after);
             let page = self.node.read(move |reader| reader.export(&selection, after, EXPORT_PAGE)).await;
             let page = page.map_err(|error| {
-                tracing::error!(%error, "an export breaks off");
-                std::io::Error::other("the store could not be read")
+                tracing::error!(%error, "export aborted");
+                std::io::Error::other("cannot read the store")
             })?;
             self.after = page.next;
             self.is_over = page.next.is_none();

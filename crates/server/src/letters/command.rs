@@ -22,12 +22,12 @@ use crate::terminal::{print, style};
 /// Lists, replays, edits and deletes dead letters.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A morning after:
-  redrive dlq groups                            which causes there are
-  redrive dlq show 3c6ef372                     one letter with its attempts and its data
+After an outage:
+  redrive dlq groups                            causes of dead letters
+  redrive dlq show 3c6ef372                     one letter with its attempts and data
   redrive dlq replay --fingerprint 00c0ffee00c0ffee --canary
                                                 one, then ten, then the rest
-  redrive replays                               how far they are")]
+  redrive replays                               progress of replays")]
 pub(crate) struct DlqArgs {
     #[command(subcommand)]
     pub(crate) what: DlqCommand,
@@ -93,8 +93,8 @@ pub(crate) async fn skip(args: &DlqSkipArgs) -> anyhow::Result<()> {
     let id = style::bold(short_id(&skipped.id));
     let released = match skipped.released {
         0 => String::new(),
-        1 => ": the one behind it goes on".to_owned(),
-        count => format!(": {} behind it go on", counted(count, "delivery")),
+        1 => ": 1 delivery behind it resumes".to_owned(),
+        count => format!(": {} behind it resume", counted(count, "delivery")),
     };
-    print(&format!("{} letter {id} is skipped{released}\n", style::good("✓")))
+    print(&format!("{} skipped letter {id}{released}\n", style::good("✓")))
 }

@@ -31,9 +31,9 @@ Without --data and --file, $VISUAL or $EDITOR opens the data.
 Examples:
   redrive dlq edit 3c6ef372
   redrive dlq edit 3c6ef372 --data '{\"total\": 12}' --note 'the total was missing'
-  redrive dlq edit 3c6ef372 --file mended.json
+  redrive dlq edit 3c6ef372 --file fixed.json
 
-Exit code: 0 sent, 1 refused, or nothing was changed, 2 wrong use, 3 no server.")]
+Exit code: 0 sent, 1 refused or unchanged, 2 wrong use, 3 no server.")]
 pub(crate) struct DlqEditArgs {
     /// The letter's id, id prefix, or original id
     #[arg(value_name = "LETTER")]
@@ -85,7 +85,7 @@ impl LetterPayload {
         let text = match (event.get("data"), event["data_base64"].as_str()) {
             (Some(Value::String(text)), _) if !is_json => text.clone().into_bytes(),
             (Some(data), _) => (serde_json::to_string_pretty(data)? + "\n").into_bytes(),
-            (None, Some(base64)) => STANDARD.decode(base64).context("the server sent what is no base64")?,
+            (None, Some(base64)) => STANDARD.decode(base64).context("invalid base64 from the server")?,
             (None, None) => Vec::new(),
         };
         Ok(Self { text, is_json })
@@ -99,9 +99,7 @@ fn new_data(args: &DlqEditArgs, old: &LetterPayload) -> anyhow::Result<Vec<u8>> 
         (None, None) => {
             let new = in_editor(old)?;
             if new == old.text {
-                return Err(
-                    CommandRefusal("nothing was changed: the letter stays as it is".to_owned()).into()
-                );
+                return Err(CommandRefusal("no change: the letter stays as it is".to_owned()).into());
             }
             Ok(new)
         }
@@ -111,7 +109,7 @@ fn new_data(args: &DlqEditArgs, old: &LetterPayload) -> anyhow::Result<Vec<u8>> 
 fn in_editor(old: &LetterPayload) -> anyhow::Result<Vec<u8>> {
     let editor = ["VISUAL", "EDITOR"].into_iter().filter_map(|name| std::env::var(name).ok());
     let Some(editor) = editor.into_iter().find(|editor| !editor.trim().is_empty()) else {
-        let text = "no editor is known: set $EDITOR, or give the new data with --data or --file";
+        let text = "no editor: set $EDITOR, or pass the new data with --data or --file";
         return Err(CommandRefusal(text.to_owned()).into());
     };
     let draft = LetterDraft::new(old)?;
@@ -120,11 +118,11 @@ fn in_editor(old: &LetterPayload) -> anyhow::Result<Vec<u8>> {
         .args(["-c", &format!("{editor} \"$1\""), "redrive"])
         .arg(&draft.path)
         .status()
-        .with_context(|| format!("could not start {editor}"))?;
+        .with_context(|| format!("cannot start {editor}"))?;
     if !status.success() {
-        return Err(CommandRefusal(format!("the editor ended with {status}: nothing was sent")).into());
+        return Err(CommandRefusal(format!("the editor exited with {status}: nothing was sent")).into());
     }
-    std::fs::read(&draft.path).with_context(|| format!("could not read {}", draft.path.display()))
+    std::fs::read(&draft.path).with_context(|| format!("cannot read {}", draft.path.display()))
 }
 
 /// A private temporary file, removed on drop.
@@ -140,9 +138,9 @@ impl LetterDraft {
         let shown = path.display().to_string();
         let mut options = std::fs::OpenOptions::new();
         let file = options.write(true).create_new(true).mode(0o600).open(&path);
-        let mut file = file.with_context(|| format!("could not create {shown}"))?;
+        let mut file = file.with_context(|| format!("cannot create {shown}"))?;
         let draft = Self { path };
-        file.write_all(&old.text).with_context(|| format!("could not write {shown}"))?;
+        file.write_all(&old.text).with_context(|| format!("cannot write {shown}"))?;
         Ok(draft)
     }
 }
@@ -180,7 +178,9 @@ fn body(args: &DlqEditArgs, old: &LetterPayload, new: &[u8]) -> anyhow::Result<V
     }
     let raw: &RawValue = serde_json::from_slice(new).map_err(|error| {
         let shown = plain(String::from_utf8_lossy(new).lines().next().unwrap_or_default());
-        CommandRefusal(format!("the new data are no JSON: {error}\n  they begin: {shown}\n  say what they are with --content-type"))
+        CommandRefusal(format!(
+            "new data is not valid JSON: {error}\n  received: {shown}\n  set its type with --content-type"
+        ))
     })?;
     body.data = Some(raw);
     Ok(serde_json::to_vec(&body)?)
@@ -188,12 +188,12 @@ fn body(args: &DlqEditArgs, old: &LetterPayload, new: &[u8]) -> anyhow::Result<V
 
 fn ending(edited: &EditResponse) -> String {
     let mut out = format!(
-        "{} letter {} is superseded: the event {} takes its place\n",
+        "{} replaced letter {} by event {}\n",
         style::good("✓"),
         style::bold(short_id(&edited.supersedes)),
         style::bold(plain(&edited.event_id))
     );
     let show = format!("redrive show {}", plain(&edited.receipt));
-    out.push_str(&next_steps(&[(show, "shows what becomes of it")]));
+    out.push_str(&next_steps(&[(show, "shows its deliveries")]));
     out
 }

@@ -100,8 +100,7 @@ impl FilterKeys {
         };
         let is_bounded = filter.fingerprint.is_some() || filter.from.is_some() || filter.until.is_some();
         if filter.text.is_some() && !is_bounded {
-            let reason =
-                "is looked for within a failure group or a time only: add `fingerprint`, `from` or `until`";
+            let reason = "requires a failure group or a time: add `fingerprint`, `from` or `until`";
             return Err(WrongField::new("text", reason));
         }
         Ok(split(filter))
@@ -134,7 +133,7 @@ pub(crate) fn is_empty(filter: &LetterFilter) -> bool {
 fn category(word: &str) -> Result<Category, String> {
     Category::from_word(word).ok_or_else(|| {
         let known: Vec<&str> = Category::ALL.into_iter().map(Category::as_str).collect();
-        format!("it is none of {}", known.join(", "))
+        format!("expected one of {}", known.join(", "))
     })
 }
 
@@ -142,7 +141,7 @@ fn tier(word: &str) -> Result<Tier, &'static str> {
     match word {
         "dead" => Ok(Tier::Dead),
         "poison" => Ok(Tier::Poison),
-        _ => Err("it is neither dead nor poison"),
+        _ => Err("expected dead or poison"),
     }
 }
 
@@ -153,7 +152,7 @@ pub(crate) fn time(text: &str, now: Timestamp) -> Result<Timestamp, String> {
     }
     parse_duration(text).map(|span| now - span).map_err(|error| match error {
         InvalidQuantity::TooLong { .. } | InvalidQuantity::IsoDuration { .. } => error.to_string(),
-        _ => format!("{text:?} is neither a time such as 2026-01-31T12:00:00Z nor a span such as 2h"),
+        _ => format!("expected a time such as 2026-01-31T12:00:00Z or an age such as 2h, got {text:?}"),
     })
 }
 
@@ -163,7 +162,7 @@ pub(crate) fn cursor(number: LetterNumber) -> String {
 }
 
 pub(crate) fn read_cursor(text: &str) -> Result<LetterNumber, &'static str> {
-    u64::from_str_radix(text, 16).map(LetterNumber).map_err(|_| "it is no `next` of an earlier answer")
+    u64::from_str_radix(text, 16).map(LetterNumber).map_err(|_| "not a cursor of an earlier answer")
 }
 
 pub(crate) fn describe(filter: &LetterFilter) -> String {

@@ -11,7 +11,10 @@ const CANDIDATES_MAX: usize = 20;
 pub(crate) enum LetterLookup {
     Letter(Box<LetterView>),
     /// The prefix matches deliveries, none of them dead.
-    NotDead { id: DeliveryId, state: DeliveryState },
+    NotDead {
+        id: DeliveryId,
+        state: DeliveryState,
+    },
     /// Several letters match the prefix or original id.
     Several(Vec<String>),
     Nothing,
@@ -62,10 +65,10 @@ pub(crate) fn not_dead(id: DeliveryId, state: &DeliveryState) -> String {
         DeliveryState::Closed { how: LetterClosure::Skipped, .. } => "was skipped",
         DeliveryState::Closed { how: LetterClosure::Purged, .. } => "was purged",
         DeliveryState::Closed { how: LetterClosure::Superseded { by }, .. } => {
-            return format!("the delivery {id} was sent with other data, as the event with the receipt {by}");
+            return format!("the delivery {id} was edited and resent, as the event with the receipt {by}");
         }
-        DeliveryState::Ready | DeliveryState::Due { .. } | DeliveryState::Behind => "is still on its way",
+        DeliveryState::Ready | DeliveryState::Due { .. } | DeliveryState::Behind => "is still pending",
         DeliveryState::Dead { .. } => "is dead",
     };
-    format!("the delivery {id} {word}: it is no dead letter")
+    format!("the delivery {id} {word}: it is not a dead letter")
 }

@@ -55,7 +55,7 @@ pub(crate) struct FormKeys {
     get, path = "/v1/dead-letters", operation_id = "deadLetters", tag = "dead letters",
     params(QueryKeys<FilterKeys>, QueryKeys<PageQuery>, QueryKeys<CursorKeys>),
     responses((
-        status = 200, description = "a part of them; one may be short and still not be the last", body = LettersResponse,
+        status = 200, description = "a page of letters; it may be short and not the last", body = LettersResponse,
         links(
             ("envelope" = (operation_id = "deadLetter", parameters(("id" = "$response.body#/dead_letters/0/id")))),
             ("skip" = (operation_id = "skipDeadLetter", parameters(("id" = "$response.body#/dead_letters/0/id")))),
@@ -80,7 +80,7 @@ pub(crate) async fn list(
 #[utoipa::path(
     get, path = "/v1/failure-groups", operation_id = "failureGroups", tag = "dead letters",
     params(QueryKeys<FilterKeys>),
-    responses((status = 200, description = "500 of them at most", body = FailureGroupsResponse))
+    responses((status = 200, description = "at most 500 groups", body = FailureGroupsResponse))
 )]
 pub(crate) async fn groups(app: App, caller: ApiCaller, Query(filter): Query<FilterKeys>) -> ApiResult {
     let now = app.node.now();
@@ -93,7 +93,7 @@ pub(crate) async fn groups(app: App, caller: ApiCaller, Query(filter): Query<Fil
 /// Sessions blocked by a dead letter, the longest first.
 #[utoipa::path(
     get, path = "/v1/held-sessions", operation_id = "heldSessions", tag = "dead letters",
-    responses((status = 200, description = "1,000 of them at most", body = HeldSessionsResponse))
+    responses((status = 200, description = "at most 1,000 sessions", body = HeldSessionsResponse))
 )]
 pub(crate) async fn held_sessions(app: App) -> ApiResult {
     let held = app.node.read(|reader| reader.held_sessions(SESSIONS_MAX)).await?;
@@ -117,10 +117,10 @@ async fn find(app: &App, caller: &ApiCaller, name: &str) -> Result<LetterLookup,
 /// A dead letter as an envelope.
 #[utoipa::path(
     get, path = "/v1/dead-letters/{id}", operation_id = "deadLetter", tag = "dead letters",
-    params(("id" = String, Path, description = "the id, the first digits of it, or the id that it had elsewhere"), ("form" = inline(Option<LetterFormat>), Query, description = "the rule book's `dead_letter.form` for the letter unless given")),
+    params(("id" = String, Path, description = "letter id, id prefix, or original id"), ("form" = inline(Option<LetterFormat>), Query, description = "form of the letter; default: `dead_letter.form` of the rule book")),
     responses((
         status = 200, description = "the letter", body = LetterDocument,
-        headers(("Content-Location" = String, description = "the address that it is known by even when it is a letter no more"))
+        headers(("Content-Location" = String, description = "canonical address, valid even after the letter is resolved"))
     ))
 )]
 pub(crate) async fn one(
@@ -141,9 +141,9 @@ pub(crate) async fn one(
 /// Discards a dead letter; deliveries behind it in its session resume.
 #[utoipa::path(
     post, path = "/v1/dead-letters/{id}/skip", operation_id = "skipDeadLetter", tag = "dead letters",
-    params(("id" = String, Path, description = "the id, the first digits of it, or the id that it had elsewhere")),
+    params(("id" = String, Path, description = "letter id, id prefix, or original id")),
     request_body = NoteRequest,
-    responses((status = 200, description = "it is given up", body = SkipResponse))
+    responses((status = 200, description = "the letter is discarded", body = SkipResponse))
 )]
 pub(crate) async fn skip(
     app: App,
@@ -175,9 +175,9 @@ struct EditRequest {
 /// Resends a dead letter with new data, in its place. Idempotent.
 #[utoipa::path(
     post, path = "/v1/dead-letters/{id}/edit", operation_id = "editDeadLetter", tag = "dead letters",
-    params(("id" = String, Path, description = "the id, the first digits of it, or the id that it had elsewhere")),
+    params(("id" = String, Path, description = "letter id, id prefix, or original id")),
     request_body(content = EditRequest, example = json!({ "data": { "id": 42 }, "note": "the id was missing" })),
-    responses((status = 200, description = "the event that takes its place", body = EditResponse))
+    responses((status = 200, description = "the event that replaces it", body = EditResponse))
 )]
 pub(crate) async fn edit(
     app: App,
@@ -190,7 +190,7 @@ pub(crate) async fn edit(
     let bytes_max = app.limits.body_bytes_max.saturating_mul(2).saturating_add(EDIT_BYTES_BESIDE);
     let body = body::read_up_to(&app, &headers, body, bytes_max).await?;
     let wanted: EditRequest = serde_json::from_slice(&body)
-        .map_err(|error| ApiError::invalid("body", format!("is not {{\"data\": …}}: {error}")))?;
+        .map_err(|error| ApiError::invalid("body", format!("expected {{\"data\": …}}: {error}")))?;
     let letter = match find(&app, &caller, &name).await? {
         LetterLookup::Letter(letter) => *letter,
         LetterLookup::NotDead { id, state: state @ DeliveryState::Closed { .. } } => {
@@ -263,7 +263,7 @@ fn check_wanted(app: &App, letter: &LetterView) -> Result<(), ApiError> {
 fn edited(letter: DeliveryId, old: &Event, wanted: &EditRequest) -> Result<Event, ApiError> {
     let (content_type, data) = new_data(old, wanted)?;
     if data == old.data && content_type == old.content_type {
-        return Err(ApiError::invalid("data", "are what they were: replay the letter instead"));
+        return Err(ApiError::invalid("data", "is unchanged: replay the letter instead"));
     }
     let id = edited_id(letter, &old.id, content_type.as_ref(), &data);
     Ok(Event { id, content_type, data, ..old.clone() })
@@ -281,7 +281,7 @@ fn edited_id(letter: DeliveryId, old: &EventId, content_type: Option<&ContentTyp
     let room = limits::EVENT_ID_BYTES_MAX - suffix.len();
     let old = old.as_str();
     let id = format!("{}{suffix}", &old[..old.floor_char_boundary(room)]);
-    EventId::new(&id).expect("an id that was taken, digits and letters, and short enough")
+    EventId::new(&id).expect("an accepted id plus digits and letters, short enough")
 }
 
 fn new_data(old: &Event, wanted: &EditRequest) -> Result<(Option<ContentType>, Bytes), ApiError> {
@@ -296,10 +296,10 @@ fn new_data(old: &Event, wanted: &EditRequest) -> Result<(Option<ContentType>, B
         (None, Some(text)) => STANDARD
             .decode(text)
             .map(Bytes::from)
-            .map_err(|error| ApiError::invalid("data_base64", format!("is no base64: {error}")))?,
-        (None, None) => return Err(ApiError::invalid("data", "is missing: say what the event should carry")),
+            .map_err(|error| ApiError::invalid("data_base64", format!("is not valid base64: {error}")))?,
+        (None, None) => return Err(ApiError::invalid("data", "is missing: give the new data")),
         (Some(_), Some(_)) => {
-            return Err(ApiError::invalid("data_base64", "stands beside `data`: one will do"));
+            return Err(ApiError::invalid("data_base64", "conflicts with `data`: use one of the two"));
         }
     };
     Ok((content_type, data))
@@ -311,7 +311,10 @@ fn json_data(data: &RawValue, content_type: Option<&ContentType>) -> Result<Byte
     }
     let text: Result<String, _> = serde_json::from_str(data.get());
     text.map(Bytes::from).map_err(|_| {
-        ApiError::invalid("data", "must be a text, since the event's data are no JSON: or use `data_base64`")
+        ApiError::invalid(
+            "data",
+            "must be a string, since the event's data is not JSON; or use `data_base64`",
+        )
     })
 }
 

@@ -214,7 +214,7 @@ pub(crate) struct HeldSessionsResponse {
 /// A dead letter in one of its forms.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
-#[expect(dead_code, reason = "it describes what the store writes")]
+#[expect(dead_code, reason = "describes what the store writes")]
 pub(crate) enum LetterDocument {
     Envelope(Box<Envelope>),
     Redis(RedisLetter),

@@ -24,9 +24,9 @@ Examples:
   redrive dlq purge --service billing --older-than 7d --dry-run
   redrive dlq purge --fingerprint 00c0ffee00c0ffee --yes --note 'test data'
 
-Letters that an open replay has claimed stay. What was deleted is on record: `redrive audit`.
+Letters claimed by an open replay are kept. Deletions are recorded in the audit log: `redrive audit`.
 
-Exit code: 0 deleted, 1 refused, or nobody said yes, 2 wrong use, 3 no server.")]
+Exit code: 0 deleted, 1 refused or not confirmed, 2 wrong use, 3 no server.")]
 pub(crate) struct DlqPurgeArgs {
     /// Letters by id, id prefix, or original id
     #[arg(value_name = "LETTER")]
@@ -103,7 +103,7 @@ async fn purge(
     let progress = ProgressLine::new();
     loop {
         let Ok(Some(line)) = lines.next().await else {
-            let text = "the server went away before it said that it is done: the purge may be incomplete";
+            let text = "connection to the server lost: the purge may be incomplete";
             return Err(CommandRefusal(text.to_owned()).into());
         };
         let step: PurgeResponse = lines.read(&line)?;
@@ -120,19 +120,19 @@ async fn purge(
 
 fn would_be(dry: &PurgeResponse) -> String {
     let mut out = match dry.deleted {
-        0 => "no dead letter would be deleted\n".to_owned(),
+        0 => "no dead letters to delete\n".to_owned(),
         count => format!("{} would be deleted\n", counted(count, "dead letter")),
     };
     match (dry.deleted, dry.holding.unwrap_or_default()) {
         (_, 0) => {}
-        (1, _) => out.push_str("  the session that it holds would go on without it\n"),
+        (1, _) => out.push_str("  its session would resume\n"),
         (_, holding) => {
             let sessions = counted(holding, "session");
-            out.push_str(&format!("  {sessions} that they hold would go on without them\n"));
+            out.push_str(&format!("  {sessions} would resume\n"));
         }
     }
     if dry.claimed > 0 {
-        out.push_str(&format!("  {} would stay\n", of_replays(dry.claimed)));
+        out.push_str(&format!("  {} would be kept\n", of_replays(dry.claimed)));
     }
     out
 }
@@ -146,11 +146,11 @@ fn of_replays(claimed: u64) -> String {
 
 fn ending(purged: &PurgeResponse) -> String {
     let mut out = match purged.deleted {
-        0 => format!("{} no dead letter was deleted\n", style::warning("!")),
+        0 => format!("{} no dead letters deleted\n", style::warning("!")),
         count => format!("{} {} deleted\n", style::good("✓"), counted(count, "dead letter")),
     };
     if purged.claimed > 0 {
-        let stay = if purged.claimed == 1 { "stays" } else { "stay" };
+        let stay = if purged.claimed == 1 { "is kept" } else { "are kept" };
         out.push_str(&format!("  {} {stay}: cancel the replay first\n", of_replays(purged.claimed)));
     }
     out
@@ -160,19 +160,19 @@ fn ending(purged: &PurgeResponse) -> String {
 fn confirm(dry: &PurgeResponse) -> anyhow::Result<()> {
     let stay = |why: &str| {
         let letters = counted(dry.deleted, "dead letter");
-        CommandRefusal(format!("nothing was deleted: it would be {letters}, and {why}"))
+        CommandRefusal(format!("nothing deleted: {letters} would be deleted, but {why}"))
     };
     if !std::io::stdin().is_terminal() {
-        return Err(stay("nobody can be asked here; add --yes").into());
+        return Err(stay("there is no terminal to confirm; add --yes").into());
     }
     let them = if dry.deleted == 1 { "it" } else { "them" };
-    let question = format!("{}Delete {them} for good? [y/N] ", would_be(dry));
+    let question = format!("{}Delete {them} permanently? [y/N] ", would_be(dry));
     write!(anstream::stderr().lock(), "{question}")?;
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer)?;
     match answer.trim().to_lowercase().as_str() {
         "y" | "yes" => Ok(()),
-        _ => Err(stay("you did not say yes").into()),
+        _ => Err(stay("it was not confirmed").into()),
     }
 }
 

@@ -21,7 +21,7 @@ Examples:
   redrive replays 3 resume
   redrive replays 3 cancel
 
-Exit code: 0 shown or done, 1 refused; with --watch also: stopped, or some failed again, 2 wrong use, 3 no server.")]
+Exit code: 0 shown or done, 1 refused; with --watch also: stopped or failed again, 2 wrong use, 3 no server.")]
 pub(crate) struct ReplaysArgs {
     /// The replay's number
     #[arg(value_name = "NUMBER")]
@@ -38,9 +38,9 @@ pub(crate) struct ReplaysArgs {
 
 /// Actions: argument, help, last part of the path.
 const REPLAY_ACTS: [(&str, &str, &str); 3] = [
-    ("pause", "Sends nothing more for now", "pause"),
-    ("resume", "Goes on", "resume"),
-    ("cancel", "Ends it; what was not sent stays dead", "cancel"),
+    ("pause", "Pauses sending", "pause"),
+    ("resume", "Resumes sending", "resume"),
+    ("cancel", "Cancels it; unsent letters stay dead", "cancel"),
 ];
 
 pub(crate) async fn run(args: &ReplaysArgs) -> anyhow::Result<ExitCode> {

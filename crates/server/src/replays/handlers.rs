@@ -85,7 +85,7 @@ pub(crate) struct ReplayKeys {
 /// Letters per second.
 #[derive(ToSchema)]
 #[serde(untagged)]
-#[expect(dead_code, reason = "it describes what a rate may be")]
+#[expect(dead_code, reason = "describes what a rate may be")]
 enum ReplayRateRequest {
     Number(f64),
     Text(String),
@@ -93,7 +93,7 @@ enum ReplayRateRequest {
 
 /// Which letters to replay, and how. Without a filter, `all` is required.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "it describes three types that are read as one object")]
+#[expect(dead_code, reason = "describes three types that are read as one object")]
 struct NewReplayRequest {
     #[serde(flatten)]
     filter: FilterKeys,
@@ -109,13 +109,13 @@ struct NewReplayRequest {
     request_body(content = NewReplayRequest, example = json!({ "service": "billing", "canary": true, "rate": "20/s" })),
     responses(
         (
-            status = 201, description = "it has begun", body = ReplayJson,
+            status = 201, description = "the replay has started", body = ReplayJson,
             links(
                 ("one" = (operation_id = "replay", parameters(("id" = "$response.body#/id")))),
                 ("change" = (operation_id = "changeReplay", parameters(("id" = "$response.body#/id")))),
             )
         ),
-        (status = 200, description = "what it would come to, for a dry run", body = ReplaySurveyJson),
+        (status = 200, description = "the preview, for a dry run", body = ReplaySurveyJson),
     )
 )]
 pub(crate) async fn begin(
@@ -155,7 +155,7 @@ fn pace(how: &ReplayKeys) -> Result<ReplayPace, WrongField> {
         _ => None,
     });
     if rate == Some(None) {
-        let reason = "must be a number for each second, or a text such as `20/s`";
+        let reason = "must be a number per second, or a string such as `20/s`";
         return Err(WrongField::new("rate", reason));
     }
     let concurrency = how.concurrency.map_or(Ok(limits::REPLAY_CONCURRENCY_DEFAULT), u32::try_from);
@@ -177,7 +177,8 @@ pub(crate) async fn selected(
     died_until: Timestamp,
 ) -> Result<(Selection, String), ApiError> {
     if chosen.letters.is_none() && filter::is_empty(&filter) && chosen.all != Some(true) {
-        let message = "it is not said which dead letters are meant: name some or a filter, or say `--all` (`\"all\": true`) if you mean all of them";
+        let message =
+            "no filter given: add one, name letters, or pass `--all` (`\"all\": true`) for all dead letters";
         return Err(ApiError::wrong("filter", message));
     }
     let mut letters = None;
@@ -228,7 +229,7 @@ fn describe(ids: &[DeliveryId]) -> String {
     match ids.len() {
         1 => format!("letter {}", shown[0]),
         count if count <= NAMED_SHOWN_MAX => format!("letters {}", shown.join(", ")),
-        count => format!("{}, {} among them", counted(count as u64, "letter"), shown[0]),
+        count => format!("{}, including {}", counted(count as u64, "letter"), shown[0]),
     }
 }
 
@@ -237,7 +238,7 @@ fn describe(ids: &[DeliveryId]) -> String {
     get, path = "/v1/replays", operation_id = "replays", tag = "replays",
     params(QueryKeys<BeforeQuery>, QueryKeys<PageQuery>),
     responses((
-        status = 200, description = "a part of them", body = ReplaysResponse,
+        status = 200, description = "a page of replays", body = ReplaysResponse,
         links(("one" = (operation_id = "replay", parameters(("id" = "$response.body#/replays/0/id")))))
     ))
 )]
@@ -260,13 +261,13 @@ pub(crate) fn sees(caller: &ApiCaller, replay: &ReplayView) -> bool {
 }
 
 fn id_of(name: &str) -> Result<ReplayId, ApiError> {
-    name.parse().map(ReplayId).map_err(|_| ApiError::invalid("id", "is no replay: they are numbered from 1"))
+    name.parse().map(ReplayId).map_err(|_| ApiError::invalid("id", "is not a replay number: they start at 1"))
 }
 
 async fn look(node: &Node, caller: &ApiCaller, id: ReplayId) -> Result<ReplayView, ApiError> {
     let found = node.read(move |reader| reader.replay(id)).await?;
     found.filter(|replay| sees(caller, replay)).ok_or_else(|| {
-        let message = format!("there is no replay {id}");
+        let message = format!("no replay {id}");
         ApiError::new(ApiCode::ReplayNotFound, message)
     })
 }
@@ -274,7 +275,7 @@ async fn look(node: &Node, caller: &ApiCaller, id: ReplayId) -> Result<ReplayVie
 /// State of a replay.
 #[utoipa::path(
     get, path = "/v1/replays/{id}", operation_id = "replay", tag = "replays",
-    params(("id" = u64, Path, description = "its number", example = 1)),
+    params(("id" = u64, Path, description = "replay number", example = 1)),
     responses((status = 200, description = "the replay", body = ReplayJson))
 )]
 pub(crate) async fn one(app: App, caller: ApiCaller, PathName(name): PathName) -> ApiResult {
@@ -285,8 +286,8 @@ pub(crate) async fn one(app: App, caller: ApiCaller, PathName(name): PathName) -
 /// Pauses, resumes or cancels a replay.
 #[utoipa::path(
     post, path = "/v1/replays/{id}/{act}", operation_id = "changeReplay", tag = "replays",
-    params(("id" = u64, Path, description = "its number", example = 1), ("act" = inline(ReplayAct), Path, description = "what is done to it")),
-    responses((status = 200, description = "the replay as it is then", body = ReplayJson))
+    params(("id" = u64, Path, description = "replay number", example = 1), ("act" = inline(ReplayAct), Path, description = "the action")),
+    responses((status = 200, description = "the replay after the change", body = ReplayJson))
 )]
 pub(crate) async fn change(
     app: App,
@@ -294,13 +295,13 @@ pub(crate) async fn change(
     path: Result<Path<(String, String)>, PathRejection>,
 ) -> ApiResult {
     let Path((name, act)) =
-        path.map_err(|_| ApiError::invalid("path", "is not UTF-8 once its escapes are read"))?;
+        path.map_err(|_| ApiError::invalid("path", "is not valid UTF-8 after decoding"))?;
     let act = match act.as_str() {
         "pause" => ReplayAct::Pause,
         "resume" => ReplayAct::Resume,
         "cancel" => ReplayAct::Cancel,
         _ => {
-            let message = format!("a replay can be paused, resumed and cancelled: there is no `{act}`");
+            let message = format!("unknown action `{act}`: expected pause, resume or cancel");
             return Err(ApiError::new(ApiCode::PathNotFound, message));
         }
     };
@@ -341,8 +342,8 @@ impl WatchUntil {
 /// Streams a replay on each change, as server-sent events.
 #[utoipa::path(
     get, path = "/v1/replays/{id}/progress", operation_id = "watchReplay", tag = "replays",
-    params(("id" = u64, Path, description = "its number", example = 1), ("until" = inline(Option<WatchUntil>), Query, description = "its end unless said otherwise")),
-    responses((status = 200, description = "the data of each are as in the schema `ReplayShown`", body = String, content_type = "text/event-stream"))
+    params(("id" = u64, Path, description = "replay number", example = 1), ("until" = inline(Option<WatchUntil>), Query, description = "default: its end")),
+    responses((status = 200, description = "each message is as in the schema `ReplayShown`", body = String, content_type = "text/event-stream"))
 )]
 pub(crate) async fn progress(
     app: App,
@@ -399,7 +400,7 @@ impl ReplayWatch {
             }
             if self.told_at.elapsed() >= KEEP_ALIVE {
                 self.told_at = Instant::now();
-                return Some(": nothing new\n".to_owned());
+                return Some(": keep-alive\n".to_owned());
             }
             tokio::select! {
                 biased;

@@ -23,19 +23,19 @@ use crate::terminal::{print, print_as, style};
 /// Replays dead letters with fresh retries and shows the progress.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The letters are chosen when it begins; those that die later are left alone. Letters of one session go in \
-order. One that fails again is poison, and the rest of its session stays dead. Ctrl-C ends the watching, \
-not the replay.
+The letters are selected at the start. Letters of one session are sent in order. A letter that \
+                        fails again becomes poison, and the rest of its session stays dead. Ctrl-C stops watching, \
+                        not the replay.
 
 Examples:
   redrive dlq replay 3c6ef372
   redrive dlq replay --service billing --dry-run --rate 20/s
   redrive dlq replay --fingerprint 00c0ffee00c0ffee --canary
   redrive dlq replay --service old-billing --to billing
-  redrive dlq replay --tier poison --include-poison --note 'the field is there again'
+  redrive dlq replay --tier poison --include-poison --note 'the field was restored'
 
 Exit code: 0 all delivered, or --detach or Ctrl-C, 1 refused, stopped, or some failed again, 2 wrong use, 3 no server.")]
-#[expect(clippy::struct_excessive_bools, reason = "flags as they are typed")]
+#[expect(clippy::struct_excessive_bools, reason = "command-line flags")]
 pub(crate) struct DlqReplayArgs {
     /// Letters by id, id prefix, or original id
     #[arg(value_name = "LETTER")]
@@ -122,7 +122,7 @@ pub(crate) async fn watch(client: &mut Client, id: u64, format: Format) -> anyho
         interrupted = tokio::signal::ctrl_c() => {
             interrupted?;
             progress.line.clear();
-            let word = format!("replay {id} goes on without you: `redrive replays {id} --watch` shows it again");
+            let word = format!("replay {id} continues on the server: `redrive replays {id} --watch` shows it again");
             anstream::eprintln!("{}", style::dim(word));
             return Ok(ExitCode::SUCCESS);
         }
@@ -143,7 +143,7 @@ async fn follow(client: &mut Client, id: u64, progress: &mut ReplayProgress) -> 
         if let Some(last) = until_silent(lines, progress).await {
             return Ok(last);
         }
-        progress.say("the server has gone away; the replay goes on when it is back");
+        progress.say("connection to the server lost; the replay resumes when the server is back");
         lines = client.lines_again(&ask, PAUSE_BETWEEN_TRIES).await?;
     }
 }

@@ -82,10 +82,10 @@ fn stopped(signs: &ServiceSigns) -> Option<ServiceVerdict> {
     }
     if signs.is_removed {
         let why = match signs.waiting {
-            0 => "not in the rule book any more".to_owned(),
+            0 => "removed from the rule book".to_owned(),
             waiting => {
                 let waits = if waiting == 1 { "waits" } else { "wait" };
-                format!("not in the rule book any more, and {} {waits}", counted(waiting, "delivery"))
+                format!("removed from the rule book, {} {waits}", counted(waiting, "delivery"))
             }
         };
         return Some(ServiceVerdict::new(HealthWord::Removed, why));
@@ -139,12 +139,12 @@ fn degraded(signs: &ServiceSigns) -> Option<ServiceVerdict> {
     }
     if signs.without_rule > 0 {
         let waits = if signs.without_rule == 1 { "waits" } else { "wait" };
-        let why = format!("{} {waits} that no row takes any more", counted(signs.without_rule, "delivery"));
+        let why = format!("{} {waits} without a matching row", counted(signs.without_rule, "delivery"));
         return Some(ServiceVerdict::new(HealthWord::Degraded, why));
     }
     let waited = signs.oldest_waiting_at.filter(|_| signs.waiting > 0).map(|since| signs.now.since(since));
     if let Some(waited) = waited.filter(|waited| *waited > BACKLOG_MAX) {
-        let why = format!("the oldest delivery has waited for {}", rough(waited));
+        let why = format!("the oldest delivery has waited {}", rough(waited));
         return Some(ServiceVerdict::new(HealthWord::Degraded, why));
     }
     (signs.dead > 0).then(|| {

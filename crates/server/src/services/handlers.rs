@@ -33,8 +33,8 @@ use crate::services::json::{ServiceJson, ServiceRowJson, ServicesResponse};
 /// Pauses a service: no attempt starts, deliveries wait.
 #[utoipa::path(
     post, path = "/v1/services/{service}/pause", operation_id = "pauseService", tag = "operating",
-    params(("service" = String, Path, description = "a service of the rule book, or one that still has deliveries", example = "billing")),
-    responses((status = 200, description = "it is so", body = EmptyResponse))
+    params(("service" = String, Path, description = "a service in the rule book, or one that still has deliveries", example = "billing")),
+    responses((status = 200, description = "the service is paused", body = EmptyResponse))
 )]
 pub(crate) async fn pause(app: App, caller: ApiCaller, PathName(service): PathName) -> ApiResult {
     caller.check_service(&service)?;
@@ -45,8 +45,8 @@ pub(crate) async fn pause(app: App, caller: ApiCaller, PathName(service): PathNa
 /// Resumes a paused service.
 #[utoipa::path(
     post, path = "/v1/services/{service}/resume", operation_id = "resumeService", tag = "operating",
-    params(("service" = String, Path, description = "a service of the rule book, or one that still has deliveries", example = "billing")),
-    responses((status = 200, description = "it is so", body = EmptyResponse))
+    params(("service" = String, Path, description = "a service in the rule book, or one that still has deliveries", example = "billing")),
+    responses((status = 200, description = "the service is resumed", body = EmptyResponse))
 )]
 pub(crate) async fn resume(app: App, caller: ApiCaller, PathName(service): PathName) -> ApiResult {
     caller.check_service(&service)?;
@@ -66,7 +66,7 @@ async fn known(app: &App, caller: &ApiCaller, name: &str) -> Result<ServiceName,
     gone.cloned().ok_or_else(|| {
         let names = book.sections().services.iter().map(|service| service.name.to_string());
         let names: Vec<_> = names.filter(|name| caller.sees(name)).collect();
-        let message = format!("there is no service `{name}`");
+        let message = format!("no service `{name}`");
         ApiError::new(ApiCode::ServiceNotFound, message).with("services", names)
     })
 }
@@ -148,7 +148,7 @@ impl ServiceFigures {
 /// Services and their channels, in the order of the rule book.
 #[utoipa::path(
     get, path = "/v1/services", operation_id = "services", tag = "operating",
-    responses((status = 200, description = "all that there are, and those that have gone and still have something", body = ServicesResponse))
+    responses((status = 200, description = "all services, including removed ones that still have deliveries or dead letters", body = ServicesResponse))
 )]
 pub(crate) async fn list(app: App, caller: ApiCaller) -> ApiResult {
     let look = ServiceFigures::of(&app).await?;

@@ -49,5 +49,5 @@ fn refuse_unless(name: &str, known: &[String], place: &str) -> anyhow::Result<()
     if known.iter().any(|known| known == name) {
         return Ok(());
     }
-    bail!("there is no service `{}`{place}: {}", plain(name), suggest(name, known.iter().map(String::as_str)))
+    bail!("no service `{}`{place}: {}", plain(name), suggest(name, known.iter().map(String::as_str)))
 }

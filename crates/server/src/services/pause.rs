@@ -20,12 +20,12 @@ pub(crate) async fn pause(args: &ServiceArgs) -> anyhow::Result<()> {
     post_command(args, "pause").await?;
     let resume = style::bold(format!("redrive resume {}", shell_word(&args.service)));
     let service = style::bold(plain(&args.service));
-    print(&format!("{} {service} is paused: what comes for it waits until `{resume}`\n", style::good("✓")))
+    print(&format!("{} {service} paused; deliveries wait until `{resume}`\n", style::good("✓")))
 }
 
 pub(crate) async fn resume(args: &ServiceArgs) -> anyhow::Result<()> {
     post_command(args, "resume").await?;
-    print(&format!("{} {} goes on\n", style::good("✓"), style::bold(plain(&args.service))))
+    print(&format!("{} {} resumed\n", style::good("✓"), style::bold(plain(&args.service))))
 }
 
 async fn post_command(args: &ServiceArgs, command: &str) -> anyhow::Result<()> {

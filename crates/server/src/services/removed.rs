@@ -32,10 +32,10 @@ Examples:
   redrive removed move billing --to payments
   redrive removed dead-letter billing --limit 25 --note 'billing is gone for good'
 
-A service that stays in the rule book and loses a row is listed too, with the deliveries that no row takes.
-What comes back into the rule book gets what waits for it, and nothing has to be done.
+Services that lost a row are listed too, with the deliveries that no row matches.
+Deliveries resume by themselves once their service or row is back in the rule book.
 
-Exit code: 0 done, 1 the rule book has a row for all that waits, or not the other service, 2 wrong use, 3 no server."
+Exit code: 0 done, 1 nothing to do, or unknown target service, 2 wrong use, 3 no server."
 )]
 pub(crate) struct RemovedArgs {
     #[command(subcommand)]
@@ -108,7 +108,7 @@ pub(crate) struct MoveTo {
 
 /// Moves the deliveries of a removed service.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "it describes two types that are read as one object")]
+#[expect(dead_code, reason = "describes two types that are read as one object")]
 struct MoveRemovedRequest {
     #[serde(flatten)]
     to: MoveTo,
@@ -119,7 +119,7 @@ struct MoveRemovedRequest {
 /// Removed services, and services with removed rows, for which deliveries wait.
 #[utoipa::path(
     get, path = "/v1/removed", operation_id = "removedServices", tag = "operating",
-    responses((status = 200, description = "all of them, with how many deliveries wait", body = RemovedResponse))
+    responses((status = 200, description = "removed services with counts of waiting deliveries", body = RemovedResponse))
 )]
 pub(crate) async fn list(app: App, caller: ApiCaller) -> ApiResult {
     let waiting = app.node.removed_waiting().await?;
@@ -137,9 +137,9 @@ pub(crate) async fn list(app: App, caller: ApiCaller) -> ApiResult {
 /// into dead letters, oldest first.
 #[utoipa::path(
     post, path = "/v1/removed/{service}/dead-letter", operation_id = "deadLetterRemoved", tag = "operating",
-    params(("service" = String, Path, description = "a service that the rule book has no more, or that has lost rows", example = "billing", min_length = 1, max_length = 200, pattern = "^[A-Za-z0-9_.:-]+$")),
+    params(("service" = String, Path, description = "a service that was removed from the rule book or lost rows", example = "billing", min_length = 1, max_length = 200, pattern = "^[A-Za-z0-9_.:-]+$")),
     request_body = DeadLetterRemovedRequest,
-    responses((status = 200, description = "how many are dead letters now; none when nothing is left to do", body = ReassignResponse))
+    responses((status = 200, description = "number dead-lettered; 0 when none is left", body = ReassignResponse))
 )]
 pub(crate) async fn dead_letter(
     app: App,
@@ -153,9 +153,9 @@ pub(crate) async fn dead_letter(
 /// Moves deliveries of a removed service, or those that no row matches, to another service, in session order.
 #[utoipa::path(
     post, path = "/v1/removed/{service}/move", operation_id = "moveRemoved", tag = "operating",
-    params(("service" = String, Path, description = "a service that the rule book has no more, or that has lost rows", example = "billing", min_length = 1, max_length = 200, pattern = "^[A-Za-z0-9_.:-]+$")),
+    params(("service" = String, Path, description = "a service that was removed from the rule book or lost rows", example = "billing", min_length = 1, max_length = 200, pattern = "^[A-Za-z0-9_.:-]+$")),
     request_body = MoveRemovedRequest,
-    responses((status = 200, description = "how many wait for the other service now; none when nothing is left to do", body = ReassignResponse))
+    responses((status = 200, description = "number moved; 0 when none is left", body = ReassignResponse))
 )]
 pub(crate) async fn move_elsewhere(
     app: App,
@@ -232,7 +232,7 @@ pub(crate) async fn run(args: &RemovedArgs) -> anyhow::Result<()> {
         }
         Some(RemovedCommand::Move(args)) => {
             let done = request_reassign(&args.of, "move", Some(&args.to)).await?;
-            print(&words(done, &format!("sent to {}", plain(&args.to))))
+            print(&words(done, &format!("moved to {}", plain(&args.to))))
         }
     }
 }
@@ -250,7 +250,7 @@ fn page(found: &RemovedResponse) -> String {
     table.head(&["SERVICE", "WAITING", "REMOVED"]);
     for removed in &found.removed {
         let queue = queue_name(&removed.service, removed.channel.as_deref());
-        let what = if removed.in_book { "rows that took these events" } else { "the service" };
+        let what = if removed.in_book { "rows for these events" } else { "the service" };
         table.push(vec![
             Cell::bold(queue),
             Cell::plain(show_count(removed.waiting)),
@@ -259,8 +259,8 @@ fn page(found: &RemovedResponse) -> String {
     }
     let first = shell_word(&queue_name(&first.service, first.channel.as_deref()));
     let steps = [
-        (format!("redrive removed move {first} --to SERVICE"), "sends what waits to another service"),
-        (format!("redrive removed dead-letter {first}"), "turns what waits into dead letters"),
+        (format!("redrive removed move {first} --to SERVICE"), "moves its deliveries to another service"),
+        (format!("redrive removed dead-letter {first}"), "turns its deliveries into dead letters"),
     ];
     table.text() + &next_steps(&steps)
 }
@@ -299,10 +299,10 @@ fn words(done: ReassignResponse, became: &str) -> String {
     }
     let mut why = Vec::new();
     if unwanted > 0 {
-        why.push(format!("{} of a type that the other service does not take", show_count(unwanted)));
+        why.push(format!("{} of a type that the other service has no rule for", show_count(unwanted)));
     }
     if busy > 0 {
-        why.push(format!("{} with an attempt or a replay under way", show_count(busy)));
+        why.push(format!("{} with a running attempt or replay", show_count(busy)));
     }
     if !why.is_empty() {
         text += &format!(": {}", why.join(", "));

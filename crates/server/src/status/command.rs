@@ -21,7 +21,7 @@ const EVERY_MIN: Duration = Duration::from_millis(100);
 
 fn parse_every(text: &str) -> Result<Duration, String> {
     let every = parse_duration(text).map_err(|error| error.to_string())?;
-    if every < EVERY_MIN { Err("look every 100ms at most".to_owned()) } else { Ok(every) }
+    if every < EVERY_MIN { Err("the interval must be at least 100ms".to_owned()) } else { Ok(every) }
 }
 
 /// Shows the state of a running server: queues, dead letters, open breakers.
@@ -32,8 +32,8 @@ Examples:
   redrive status --watch
   redrive status --format json --server http://redrive.internal:7373
 
-While it watches, a terminal shows one page that changes, with rates since the last look; elsewhere a page \
-follows the other. A server that goes away is waited for, and Ctrl-C ends it.
+With --watch, a terminal shows one page that updates, with rates; other outputs get page after \
+                        page. If the server goes away, it waits; Ctrl-C stops it.
 
 Exit code: 0 shown, 1 refused, 2 wrong use, 3 no server.")]
 pub(crate) struct StatusArgs {
@@ -136,7 +136,7 @@ impl StatusOutput {
     }
 
     fn wait(&self, address: &Address) -> anyhow::Result<()> {
-        let words = style::warning(format!("the server has gone away; waiting for {address} …"));
+        let words = style::warning(format!("connection to the server lost; waiting for {address} …"));
         match self {
             Self::Screen(_) => StatusScreen::draw(&format!("{words}\n")),
             Self::Roll | Self::Objects => {
@@ -167,7 +167,7 @@ impl StatusScreen {
             command(&format!("{REST_OF_LINE}\n"))?;
         }
         if hidden > 0 {
-            print(&style::dim(format!("… {} more lines than fit", hidden + 1)))?;
+            print(&style::dim(format!("… {} more lines", hidden + 1)))?;
         }
         command(REST_OF_SCREEN)?;
         Ok(())

@@ -27,7 +27,7 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
 /// State of the server, or of the services that the key is bound to.
 #[utoipa::path(
     get, path = "/v1/status", operation_id = "status", tag = "operating",
-    responses((status = 200, description = "services, dependencies and what needs a hand", body = Status))
+    responses((status = 200, description = "services, dependencies and current problems", body = Status))
 )]
 pub(crate) async fn status(app: App, caller: ApiCaller) -> ApiResult {
     let status = with_letters(&app.node, &caller, read_status(&app).await?).await?;

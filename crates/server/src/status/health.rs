@@ -37,9 +37,9 @@ Examples:
   redrive health
   redrive health --ready
 
-Neither needs a key; with one that may read everything, names are told beside counts.
+No key is needed; with one that may read everything, names are shown.
 
-Exit code: 0 it does, 1 it does not, 2 wrong use, 3 no server.")]
+Exit code: 0 healthy, 1 not, 2 wrong use, 3 no server.")]
 pub(crate) struct HealthArgs {
     /// Checks whether it accepts events, and lists problems
     #[arg(long)]
@@ -61,7 +61,7 @@ pub(crate) struct HealthMemo(Mutex<Option<(Instant, Arc<Vec<HealthProblem>>)>>);
 /// Liveness.
 #[utoipa::path(
     get, path = "/healthz", operation_id = "health", tag = "operating",
-    responses((status = 200, description = "it does", body = HealthJson))
+    responses((status = 200, description = "the server is alive", body = HealthJson))
 )]
 pub(crate) async fn live(app: App) -> ApiResult {
     match tokio::time::timeout(LIVE_WITHIN, app.node.snapshot()).await {
@@ -76,7 +76,7 @@ pub(crate) async fn live(app: App) -> ApiResult {
 /// Names are shown to callers who may read everything; others see counts.
 #[utoipa::path(
     get, path = "/readyz", operation_id = "ready", tag = "operating",
-    responses((status = 200, description = "it does", body = ReadinessJson))
+    responses((status = 200, description = "the server accepts events", body = ReadinessJson))
 )]
 pub(crate) async fn ready(app: App, peer: Option<Extension<Peer>>, headers: HeaderMap) -> ApiResult {
     let peer = peer.map(|Extension(peer)| peer);
@@ -171,26 +171,26 @@ impl HealthProblemKind {
     const fn words(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::Stopping        => ("stopping", "the server is shutting down", ""),
-            Self::StoreFailing    => ("store-failing", "the store takes no writes", ""),
+            Self::StoreFailing    => ("store-failing", "the store accepts no writes", ""),
             Self::DiskShort       => ("disk-short", "the disk is nearly full", ""),
             Self::StoreSlow       => ("store-slow", "the store is slow", ""),
             Self::StoreUnread     => ("store-unread", "the store cannot be read", ""),
-            Self::BookRefused     => ("book-refused", "a rule book was refused, and the old one holds", ""),
+            Self::BookRefused     => ("book-refused", "invalid rule book rejected, the previous one stays active", ""),
             Self::Stranded        => ("stranded", "deliveries are unknown to the engine", ""),
             Self::BreakerOpen     => ("breaker-open", "a breaker is open", "breakers are open"),
             Self::ServicePaused   => ("service-paused", "a service is paused", "services are paused"),
-            Self::ServiceRemoved  => ("service-removed", "deliveries wait for a service removed from the rule book", "services that the rule book has no more have deliveries waiting"),
-            Self::RuleRemoved     => ("rule-removed", "deliveries wait without a matching row in their service", "services have deliveries waiting that no row takes any more"),
-            Self::SecretStale     => ("secret-stale", "a secret cannot be fetched, and the last value serves", "secrets cannot be fetched, and their last values serve"),
+            Self::ServiceRemoved  => ("service-removed", "deliveries wait for a service removed from the rule book", "services removed from the rule book have waiting deliveries"),
+            Self::RuleRemoved     => ("rule-removed", "deliveries wait without a matching row in their service", "services have waiting deliveries without a matching row"),
+            Self::SecretStale     => ("secret-stale", "a secret cannot be fetched, its last value is used", "secrets cannot be fetched, their last values are used"),
             Self::SecretGone      => ("secret-gone", "a secret has no value", "secrets have no value"),
-            Self::IssuerStale     => ("issuer-stale", "the issuer's keys cannot be fetched, and the last ones serve", ""),
-            Self::IssuerGone      => ("issuer-gone", "the issuer's keys cannot be had, and tokens are refused", ""),
-            Self::ArchiveWaiting  => ("archive-waiting", "the archive takes nothing, and events wait for it", ""),
-            Self::ArchiveOpen     => ("archive-open", "the archive's breaker is open, and events are left out of it", ""),
+            Self::IssuerStale     => ("issuer-stale", "the issuer's keys cannot be fetched, the last ones are used", ""),
+            Self::IssuerGone      => ("issuer-gone", "the issuer's keys are unavailable, tokens are rejected", ""),
+            Self::ArchiveWaiting  => ("archive-waiting", "archive writes fail, events wait", ""),
+            Self::ArchiveOpen     => ("archive-open", "the archive's circuit breaker is open, events are not archived", ""),
             Self::ScheduleWaiting => ("schedule-waiting", "a schedule cannot emit", "schedules cannot emit"),
             Self::SourceDown      => ("source-down", "a source is not connected", "sources are not connected"),
             Self::SourceHeld      => ("source-held", "a source waits until its events are accepted", "sources wait until their events are accepted"),
-            Self::ReceiverDead    => ("receiver-dead", "a receiver could not be told of alerts", "receivers could not be told of alerts"),
+            Self::ReceiverDead    => ("receiver-dead", "an alert receiver is unreachable", "alert receivers are unreachable"),
         }
     }
 
@@ -216,7 +216,7 @@ fn blockers(health: &NodeHealth) -> Vec<HealthProblem> {
     let failing =
         failing.map(|(since, why)| HealthProblem::about(HealthProblemKind::StoreFailing, why, Some(*since)));
     let short = health.disk_short.map(|(since, short)| {
-        let about = format!("{} bytes are free, {} must be", short.free_bytes, short.needed_bytes);
+        let about = format!("{} bytes free, {} required", short.free_bytes, short.needed_bytes);
         HealthProblem::about(HealthProblemKind::DiskShort, about, Some(since))
     });
     [stopping, failing, short].into_iter().flatten().collect()
@@ -359,7 +359,7 @@ pub(crate) async fn run(args: &HealthArgs) -> anyhow::Result<()> {
     let mut client = args.server.client()?;
     if !args.ready {
         client.json::<serde_json::Value>(&ClientRequest::get("/healthz")).await?;
-        return print("it works\n");
+        return print("the server is alive\n");
     }
     let readiness: ReadinessJson = client.json(&ClientRequest::get("/readyz")).await?;
     print(&format!("{}\n", plain(&readiness.status)))?;

@@ -99,7 +99,7 @@ impl ListenerRoom {
         })?;
         let of_all = Arc::clone(&self.all).try_acquire_owned();
         let of_all = of_all.map_err(|_| {
-            ApiError::unavailable(format!("there are {LISTENERS_MAX} {what} already: close one of them"))
+            ApiError::unavailable(format!("limit of {LISTENERS_MAX} {what} reached: close one of them"))
         })?;
         Ok(ListenerPlace { _of_all: of_all, _of_its_own: its_own })
     }
@@ -111,14 +111,14 @@ impl LiveHub {
     }
 
     pub(crate) fn tail_place(&self, caller: &ApiCaller, peer: Peer) -> Result<ListenerPlace, ApiError> {
-        self.tails.place(caller, peer, "streams of happenings")
+        self.tails.place(caller, peer, "activity streams")
     }
 }
 
 /// Streams a pulse every second, and activity as it occurs.
 #[utoipa::path(
     get, path = "/v1/live", operation_id = "live", tag = "operating",
-    responses((status = 200, description = "server-sent events: `pulse` every second with a `Pulse`, and `activity` with a `Activity`, at most 50 a second", body = String, content_type = "text/event-stream"))
+    responses((status = 200, description = "server-sent events: `pulse` every second with a `Pulse`, and `activity` with an `Activity`, at most 50 per second", body = String, content_type = "text/event-stream"))
 )]
 pub(crate) async fn live(app: App, Extension(peer): Extension<Peer>, caller: ApiCaller) -> ApiResult {
     let place = app.live.place(&caller, peer)?;
@@ -219,7 +219,7 @@ fn message(event: &str, data: &impl Serialize) -> String {
 }
 
 fn start_ticking(app: &App) {
-    let mut is_ticking = app.live.is_ticking.lock().expect("nobody panics while holding it");
+    let mut is_ticking = app.live.is_ticking.lock().expect("no panic while holding the lock");
     if !std::mem::replace(&mut *is_ticking, true) {
         tokio::spawn(tick(app.clone()));
     }
@@ -240,7 +240,7 @@ async fn tick(app: App) {
             _ = ticks.tick() => {}
         }
         {
-            let mut is_ticking = app.live.is_ticking.lock().expect("nobody panics while holding it");
+            let mut is_ticking = app.live.is_ticking.lock().expect("no panic while holding the lock");
             if app.live.beats.receiver_count() == 0 {
                 *is_ticking = false;
                 app.live.beats.send_replace(None);

@@ -37,7 +37,7 @@ const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Metrics in the Prometheus text format.
 #[utoipa::path(
     get, path = "/metrics", operation_id = "scrape", tag = "operating",
-    responses((status = 200, description = "the families of `docs/reference/metrics.md`; a part that cannot be had is left out, and `redrive_metrics_age_seconds` says how old the others are", body = String, content_type = "text/plain"))
+    responses((status = 200, description = "the metrics in `docs/reference/metrics.md`; unavailable parts are left out, and `redrive_metrics_age_seconds` gives the age of the others", body = String, content_type = "text/plain"))
 )]
 pub(crate) async fn scrape(app: App) -> ApiResult {
     let text = prometheus::written(&app, &gathered(&app.metrics).await?);
@@ -47,7 +47,7 @@ pub(crate) async fn scrape(app: App) -> ApiResult {
 /// Metrics as JSON.
 #[utoipa::path(
     get, path = "/v1/metrics", operation_id = "metrics", tag = "operating",
-    responses((status = 200, description = "all of it as it is, as it was, or the parts that can be had", body = MetricsJson))
+    responses((status = 200, description = "current or last known values of all available parts", body = MetricsJson))
 )]
 pub(crate) async fn figures(app: App) -> ApiResult {
     answer(&app.metrics, app.node.now()).await
@@ -62,7 +62,7 @@ async fn gathered(metrics: &Metrics) -> Result<MetricsInput, ApiError> {
     let gathered = metrics.gather().await;
     let MetricsInput { engine, counts, oldest } = &gathered;
     if engine.value.is_none() && counts.value.is_none() && oldest.value.is_none() {
-        return Err(ApiError::unavailable("neither the engine nor the store can say anything at the moment"));
+        return Err(ApiError::unavailable("neither the engine nor the store is available"));
     }
     Ok(gathered)
 }

@@ -34,12 +34,14 @@ pub(crate) struct TrendKeys {
 #[utoipa::path(
     get, path = "/v1/trend", operation_id = "trend", tag = "operating",
     params(QueryKeys<TrendKeys>),
-    responses((status = 200, description = "step by step, as far back as is known", body = TrendJson))
+    responses((status = 200, description = "the trend, as far back as recorded", body = TrendJson))
 )]
 pub(crate) async fn trend(app: App, caller: ApiCaller, Query(keys): Query<TrendKeys>) -> ApiResult {
     let span = read("span", keys.span.as_deref(), span_of)?.unwrap_or(TrendSpan::Minutes);
     let of = match (keys.service, keys.dependency) {
-        (Some(_), Some(_)) => return Err(ApiError::invalid("dependency", "goes without `service`")),
+        (Some(_), Some(_)) => {
+            return Err(ApiError::invalid("dependency", "cannot be combined with `service`"));
+        }
         (Some(service), None) => {
             caller.check_service(service_of(&service))?;
             TrendOf::Services(vec![service])
@@ -71,7 +73,7 @@ fn span_of(word: &str) -> Result<TrendSpan, &'static str> {
         "15m" => Ok(TrendSpan::Minutes),
         "3h" => Ok(TrendSpan::Hours),
         "24h" => Ok(TrendSpan::Day),
-        _ => Err("it is none of 15m, 3h, 24h"),
+        _ => Err("expected 15m, 3h or 24h"),
     }
 }
 
@@ -82,13 +84,13 @@ fn known(app: &App, of: &TrendOf) -> Result<Timestamp, ApiError> {
         TrendOf::All => {}
         TrendOf::Services(names) => {
             if names.iter().all(|name| book.service(service_of(name)).is_none()) {
-                let message = format!("there is no service `{}`", names.join(", "));
+                let message = format!("no service `{}`", names.join(", "));
                 return Err(ApiError::new(ApiCode::ServiceNotFound, message));
             }
         }
         TrendOf::Dependency(name) => {
             if !declared(&book).keys().any(|known| known.as_str() == name) {
-                let message = format!("the rule book has no dependency `{name}`");
+                let message = format!("no dependency `{name}` in the rule book");
                 return Err(ApiError::new(ApiCode::DependencyNotFound, message));
             }
         }

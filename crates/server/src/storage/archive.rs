@@ -17,7 +17,7 @@ use crate::terminal::{self, plain, print_bytes, style};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
-  redrive archive get order-42                  its data as they came, from redrive.yaml's archive")]
+  redrive archive get order-42                  its data, from the archive in redrive.yaml")]
 pub(crate) struct ArchiveArgs {
     #[command(subcommand)]
     pub(crate) what: ArchiveWhat,
@@ -36,7 +36,7 @@ Examples:
   redrive archive get order-42 --source /shop -o order-42.json
   redrive archive get 9f3c0c5b1a2d4e6f --format json --folder /var/lib/redrive-archive
 
-The data are checked against the hash that was written with them.
+The data is checked against its stored hash.
 
 Exit code: 0 printed, 1 not found or damaged, 2 wrong use.")]
 pub(crate) struct ArchiveGetArgs {
@@ -93,11 +93,11 @@ fn folder_of(args: &ArchiveGetArgs) -> anyhow::Result<PathBuf> {
     }
     let rule = ArchiveRule::of(&open_book(&args.rules)?);
     let rule = rule.ok_or_else(|| {
-        CommandRefusal(format!("{} has no archive: name its folder with --folder", args.rules.display()))
+        CommandRefusal(format!("{} defines no archive: pass its folder with --folder", args.rules.display()))
     })?;
     let folder = rule.endpoint.settings::<String>();
     let folder =
-        folder.ok_or_else(|| CommandRefusal("only an archive in a folder can be read here".to_owned()))?;
+        folder.ok_or_else(|| CommandRefusal("only an archive in a folder can be read".to_owned()))?;
     Ok(folder.into())
 }
 
@@ -105,7 +105,7 @@ fn folder_of(args: &ArchiveGetArgs) -> anyhow::Result<PathBuf> {
 fn find(archive: &std::path::Path, args: &ArchiveGetArgs) -> anyhow::Result<Vec<ArchivedEvent>> {
     let look = |key: ArchiveKey| {
         folder::find(archive, &key).map_err(|error| {
-            CommandRefusal(format!("the archive in {} could not be read: {error}", archive.display()))
+            CommandRefusal(format!("cannot read the archive in {}: {error}", archive.display()))
         })
     };
     let mut found = look(ArchiveKey::Id(args.event.clone()))?;
@@ -116,7 +116,7 @@ fn find(archive: &std::path::Path, args: &ArchiveGetArgs) -> anyhow::Result<Vec<
     }
     let ArchiveMatches { mut kept, damaged } = found;
     for damaged in damaged.iter().take(TOLD_MAX) {
-        anstream::eprintln!("{}: {}", style::warning("not shown"), plain(damaged));
+        anstream::eprintln!("{}: {}", style::warning("skipped"), plain(damaged));
     }
     kept.retain(|kept| args.source.as_ref().is_none_or(|source| kept.source == *source));
     Ok(kept)
@@ -133,17 +133,17 @@ fn one(
             let ArchivedEvent { source, receipt, received_at, .. } = kept;
             format!("\n  {}  {received_at}  {}", plain(receipt), plain(source))
         });
-        let how = if one_source { "name its receipt" } else { "name its receipt, or its --source" };
+        let how = if one_source { "use its receipt" } else { "use its receipt, or --source" };
         let each: String = each.collect();
         return Err(CommandRefusal(format!(
-            "{} events go by `{}`: {how}{each}",
+            "{} events match `{}`: {how}{each}",
             found.len(),
             plain(&args.event)
         )));
     }
     found.pop().ok_or_else(|| {
         let (event, folder) = (plain(&args.event), archive.display());
-        CommandRefusal(format!("the archive in {folder} has no event that goes by `{event}`"))
+        CommandRefusal(format!("the archive in {folder} has no event `{event}`"))
     })
 }
 
@@ -156,7 +156,7 @@ fn check_harmless(bytes: &[u8]) -> Result<(), CommandRefusal> {
     };
     if std::io::stdout().is_terminal() && !is_harmless() {
         let file = style::bold("-o FILE");
-        return Err(CommandRefusal(format!("the data are no plain text: write them to a file with {file}")));
+        return Err(CommandRefusal(format!("data is not plain text: write it to a file with {file}")));
     }
     Ok(())
 }

@@ -50,7 +50,7 @@ pub(crate) async fn run(args: &AuditArgs) -> anyhow::Result<()> {
 
 pub(crate) fn page(records: &[AuditRecord], now: Timestamp, room: Option<usize>) -> String {
     if records.is_empty() {
-        return format!("{} nothing is on record yet\n", style::good("✓"));
+        return format!("{} the audit log is empty\n", style::good("✓"));
     }
     // Without authentication there are no names.
     let names_doers = records.iter().any(|record| record.by.is_some());
@@ -81,7 +81,7 @@ pub(crate) fn page(records: &[AuditRecord], now: Timestamp, room: Option<usize>)
 #[utoipa::path(
     get, path = "/v1/audit", operation_id = "audit", tag = "operating",
     params(QueryKeys<BeforeQuery>, QueryKeys<PageQuery>),
-    responses((status = 200, description = "a part of it", body = AuditResponse))
+    responses((status = 200, description = "a page of the audit log", body = AuditResponse))
 )]
 pub(crate) async fn audit(
     app: App,

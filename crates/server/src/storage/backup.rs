@@ -31,7 +31,7 @@ Examples:
   redrive backup backups/monday
   redrive backup backups/monday --data /var/lib/redrive
 
-Exit code: 0 copied, 1 refused or failed, 2 wrong use, 3 no server, and no store either.")]
+Exit code: 0 copied, 1 refused or failed, 2 wrong use, 3 no server and no store.")]
 pub(crate) struct BackupArgs {
     /// Target folder; must not contain a store
     #[arg(value_name = "DIR")]
@@ -52,7 +52,7 @@ const BAR_TEXT_COLUMNS: usize = 40;
 
 pub(crate) async fn run(args: &BackupArgs) -> anyhow::Result<()> {
     let shown = args.folder.display();
-    let folder = std::path::absolute(&args.folder).with_context(|| format!("{shown} names no folder"))?;
+    let folder = std::path::absolute(&args.folder).with_context(|| format!("invalid folder {shown}"))?;
     let client = args.server.client()?;
     let pages = match online_backup(client, &folder).await {
         Ok(pages) => pages,
@@ -60,7 +60,7 @@ pub(crate) async fn run(args: &BackupArgs) -> anyhow::Result<()> {
         Err(BackupStop::Failed(error)) => return Err(error),
     };
     let size = counted(pages, "page");
-    print(&format!("{} {size} copied to {}\n", style::good("✓"), style::bold(folder.display())))
+    print(&format!("{} copied {size} to {}\n", style::good("✓"), style::bold(folder.display())))
 }
 
 enum BackupStop {
@@ -88,7 +88,7 @@ async fn online_backup(mut client: Client, folder: &Path) -> Result<u64, BackupS
     let mut lines = client.lines(&ClientRequest::json("/v1/backup", &wanted)).await?;
     let failed = |text: String| BackupStop::Failed(CommandRefusal(text).into());
     let broke_off = |reason: &str| {
-        failed(format!("the copy is not complete, do not use it: {reason} ({})", client.address()))
+        failed(format!("the copy is incomplete, do not use it: {reason} ({})", client.address()))
     };
     let line = ProgressLine::new();
     let mut last = None;
@@ -112,7 +112,7 @@ async fn online_backup(mut client: Client, folder: &Path) -> Result<u64, BackupS
 fn offline_backup(data: &Path, folder: &Path, no_server: ClientError) -> anyhow::Result<u64> {
     // Opening would create an empty store.
     if let Err(StoreError::NotOpened { .. }) = store::open_reader(data) {
-        return Err(no_server).context(format!("there is no store in {} either", data.display()));
+        return Err(no_server).context(format!("no server, and no store in {}", data.display()));
     }
     let mut store = store::open(data, Options::default()).map_err(CommandRefusal::of)?;
     let mut backup = Backup::new(folder.to_owned(), PAGES_PER_STEP);
@@ -148,7 +148,7 @@ fn bar(step: &BackupStep, columns: usize) -> String {
 #[utoipa::path(
     post, path = "/v1/backup", operation_id = "backUp", tag = "operating",
     request_body = BackupRequest,
-    responses((status = 200, description = "one line of JSON for each step, as in the schema `BackupStep`", body = String, content_type = "application/x-ndjson"))
+    responses((status = 200, description = "one JSON line per step, as in the schema `BackupStep`", body = String, content_type = "application/x-ndjson"))
 )]
 pub(crate) async fn back_up(
     app: App,

@@ -26,7 +26,7 @@ pub(crate) fn run(args: &CompactArgs) -> anyhow::Result<()> {
         StoreError::InUse { path, owner } => {
             let shown = path.display();
             CommandRefusal(format!(
-                "a server runs on {shown} (process {owner}): stop it while the folder is compacted"
+                "a server is using {shown} (process {owner}): stop it to compact the folder"
             ))
         }
         other => CommandRefusal::of(other),

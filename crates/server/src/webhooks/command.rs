@@ -19,8 +19,8 @@ use crate::webhooks::text;
 #[command(after_help = "\
 A first webhook:
   redrive serve --rules redrive.yaml            with a source `github` in the rule book
-  redrive hooks sign github --body push.json    a curl command with a good signature
-  redrive hooks refused                         what was signed well and is no event all the same")]
+  redrive hooks sign github --body push.json    a curl command with a valid signature
+  redrive hooks refused                         refused calls with a valid signature")]
 pub(crate) struct HooksArgs {
     #[command(subcommand)]
     pub(crate) what: HooksCommand,
@@ -56,7 +56,7 @@ Examples:
   redrive hooks show 12
   redrive hooks show 12 --raw > body.json
 
-Exit code: 0 shown, 1 it is not kept any more, 2 wrong use, 3 no server.")]
+Exit code: 0 shown, 1 not found, 2 wrong use, 3 no server.")]
 pub(crate) struct HooksShowArgs {
     /// Its number, as `redrive hooks refused` shows it
     #[arg(value_name = "NUMBER")]

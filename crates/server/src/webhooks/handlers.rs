@@ -120,11 +120,11 @@ pub(crate) fn is_call(method: &Method, uri: &Uri) -> bool {
 /// is answered once its event is durable, whatever its targets do.
 #[utoipa::path(
     post, path = "/v1/hooks/{source}", operation_id = "acceptHook", tag = "events",
-    params(("source" = String, Path, description = "a webhook source of the rule book")),
-    request_body(content = serde_json::Value, content_type = "application/json", description = "whatever the sender sends"),
+    params(("source" = String, Path, description = "a webhook source in the rule book")),
+    request_body(content = serde_json::Value, content_type = "application/json", description = "the sender's body"),
     responses(
-        (status = 202, description = "it is durable", body = AcceptedWebhook),
-        (status = 200, description = "one with its id came before, and it is not delivered again; or the challenge of a sender that checks the address, as text", content(
+        (status = 202, description = "the event is durable", body = AcceptedWebhook),
+        (status = 200, description = "duplicate id, not delivered again; or the answer to a sender's address check, as text", content(
             (AcceptedWebhook = "application/json"),
             (String = "text/plain"),
         )),
@@ -196,7 +196,7 @@ fn said(
 }
 
 fn no_such_source(name: &str) -> ApiError {
-    let message = format!("the rule book has no webhook source `{name}`");
+    let message = format!("no webhook source `{name}` in the rule book");
     ApiError::new(ApiCode::SourceNotFound, message)
 }
 
@@ -209,7 +209,7 @@ fn log_call(
     why: Option<&str>,
 ) {
     let source = opened.hook.name();
-    tracing::debug!(source, correlation_id, answered = answered.as_str(), why, "a webhook was answered");
+    tracing::debug!(source, correlation_id, answered = answered.as_str(), why, "webhook answered");
     if answered == WebhookResponse::Unauthorized {
         app.node.count_unauthorized(&format!("/v1/hooks/{source}"));
     }
@@ -217,10 +217,10 @@ fn log_call(
     match answered {
         WebhookResponse::Accepted | WebhookResponse::Duplicate | WebhookResponse::Challenge => {}
         WebhookResponse::Unauthorized => {
-            tracing::warn!(source, correlation_id, count, why, "webhooks came without a good signature");
-            let why = why.unwrap_or("it is not signed");
-            let times = if count == 1 { String::new() } else { format!(", {count} times by now") };
-            let message = format!("a call to the webhook source {source}: {why}{times}");
+            tracing::warn!(source, correlation_id, count, why, "webhook signature invalid");
+            let why = why.unwrap_or("missing signature");
+            let times = if count == 1 { String::new() } else { format!(", {count} times") };
+            let message = format!("webhook source {source}: {why}{times}");
             app.node.publish_logged(Activity::security(message));
         }
         WebhookResponse::Conflict
@@ -230,7 +230,7 @@ fn log_call(
         | WebhookResponse::RateLimited
         | WebhookResponse::Unavailable => {
             let answered = answered.as_str();
-            tracing::warn!(source, correlation_id, count, answered, why, "webhooks could not be taken");
+            tracing::warn!(source, correlation_id, count, answered, why, "webhook rejected");
         }
     }
 }
@@ -330,7 +330,7 @@ async fn believe(
 }
 
 fn no_secret(why: &str) -> WebhookRefusal {
-    let error = ApiError::unavailable("the secret of this source cannot be had at the moment")
+    let error = ApiError::unavailable("the secret of this source is unavailable")
         .retry_after(RETRY_AFTER_NO_SECRET_SECONDS);
     WebhookRefusal { answered: WebhookResponse::Unavailable, error, why: why.to_owned() }
 }
@@ -339,14 +339,14 @@ fn distrusted(hook: &WebhookSource, distrust: SignatureError) -> WebhookRefusal 
     match distrust {
         SignatureError::NoKey => no_secret(&distrust.to_string()),
         SignatureError::Missing | SignatureError::Malformed | SignatureError::Bad => {
-            let message = "the signature is missing or does not fit";
+            let message = "the signature is missing or invalid";
             let error = ApiError::new(ApiCode::Unauthorized, message);
             WebhookRefusal { answered: WebhookResponse::Unauthorized, error, why: distrust.to_string() }
         }
         // Only the holder of the secret gets here; its clock is wrong, not the secret.
         SignatureError::TooOld | SignatureError::TooNew => {
             let tolerance = show_duration(hook.tolerance());
-            let message = format!("the signed time is more than {tolerance} from ours");
+            let message = format!("the signed time differs by more than {tolerance} from the server's clock");
             let error = ApiError::new(ApiCode::Unauthorized, message);
             WebhookRefusal { answered: WebhookResponse::Unauthorized, error, why: distrust.to_string() }
         }
@@ -387,7 +387,7 @@ async fn submit(
         HandOverResult::Duplicate(again) => taken(again, WebhookResponse::Duplicate),
         // The sender cannot fix it and would only retry.
         HandOverResult::Refused { first } => {
-            let reason = format!("an event with the id `{id}` came before, and was another: {first}");
+            let reason = format!("an event with the id `{id}` and other content exists: {first}");
             keep(app, &opened.hook, headers, &body, &reason);
             let receipt = first.to_string();
             let taken = AcceptedWebhook { id, receipt, duplicate: true, conflict: true, deliveries: 0 };
@@ -421,7 +421,7 @@ fn keep(app: &App, hook: &WebhookSource, headers: &HeaderMap, body: &Bytes, reas
         body_bytes: body.len() as u64,
     };
     if !app.node.refuse_body(refused) {
-        tracing::debug!(source = hook.name(), "too many refused bodies wait to be kept: one is lost");
+        tracing::debug!(source = hook.name(), "too many refused calls waiting to be stored: one dropped");
     }
 }
 

@@ -15,7 +15,7 @@ use crate::webhooks::json::{RefusedCallJson, RefusedCallsResponse};
 #[utoipa::path(
     get, path = "/v1/refused-hooks", operation_id = "refusedHooks", tag = "events",
     params(QueryKeys<BeforeQuery>, QueryKeys<PageQuery>),
-    responses((status = 200, description = "a part of them, without their bodies", body = RefusedCallsResponse))
+    responses((status = 200, description = "a page of calls, without bodies", body = RefusedCallsResponse))
 )]
 pub(crate) async fn list(
     app: App,
@@ -32,14 +32,14 @@ pub(crate) async fn list(
 /// A refused call with the stored part of its body.
 #[utoipa::path(
     get, path = "/v1/refused-hooks/{number}", operation_id = "refusedHook", tag = "events",
-    params(("number" = u64, Path, description = "its number")),
+    params(("number" = u64, Path, description = "call number")),
     responses((status = 200, description = "the call", body = RefusedCallJson))
 )]
 pub(crate) async fn one(app: App, PathName(number): PathName) -> ApiResult {
-    let wanted = number.parse().map_err(|_| ApiError::invalid("number", "is no number"))?;
+    let wanted = number.parse().map_err(|_| ApiError::invalid("number", "is not a number"))?;
     let found = app.node.read(move |reader| reader.refused_body(wanted)).await?;
     let refused = found.ok_or_else(|| {
-        let message = format!("there is no refused body {wanted}: only the latest are kept");
+        let message = format!("no refused call {wanted}: only the latest are kept");
         ApiError::new(ApiCode::RefusedBodyNotFound, message)
     })?;
     reply::ok(&shown(refused))

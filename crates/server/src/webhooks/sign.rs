@@ -24,7 +24,7 @@ Examples:
   redrive hooks sign github --event issues --body issue.json
   redrive hooks sign billing --rules rules/billing.yaml | sh
 
-Exit code: 0 printed, 1 no such source, or its secret cannot be had, 2 a file cannot be read.")]
+Exit code: 0 printed, 1 no such source, or its secret is unavailable, 2 a file cannot be read.")]
 pub(crate) struct HooksSignArgs {
     /// The source's name in the rule book
     pub(crate) source: String,
@@ -58,9 +58,9 @@ pub(crate) async fn run(args: &HooksSignArgs) -> anyhow::Result<()> {
                 .map(|(name, _)| name.as_str())
                 .collect();
             let have = if known.is_empty() {
-                "it has none".to_owned()
+                "it has no webhook sources".to_owned()
             } else {
-                format!("it has {}", known.join(", "))
+                format!("its webhook sources: {}", known.join(", "))
             };
             CommandRefusal(format!(
                 "{} has no webhook source `{}`: {have}",
@@ -76,7 +76,7 @@ pub(crate) async fn run(args: &HooksSignArgs) -> anyhow::Result<()> {
     let id = format!("try-{}", uuid::Uuid::now_v7());
     let signed = values.iter().next().and_then(|secret| hook.sign(secret, &body, &id, wall_clock()));
     let signed = signed.ok_or_else(|| {
-        CommandRefusal(format!("the secret `{}` cannot be a key of this scheme", hook.secret()))
+        CommandRefusal(format!("the secret `{}` is not a valid key for this scheme", hook.secret()))
     })?;
     print(&command(args, signed))
 }

@@ -17,7 +17,7 @@ const BODY_BYTES_SHOWN_MAX: usize = 4_096;
 
 pub(crate) fn list(refused: &[RefusedCallJson], now: Timestamp) -> String {
     let Some(latest) = refused.first() else {
-        return format!("{} nothing that was signed well had to be refused\n", style::good("✓"));
+        return format!("{} no refused webhook calls\n", style::good("✓"));
     };
     let mut table =
         Table::new(&[CellAlign::Right, CellAlign::Left, CellAlign::Left, CellAlign::Right, CellAlign::Left]);
@@ -32,14 +32,14 @@ pub(crate) fn list(refused: &[RefusedCallJson], now: Timestamp) -> String {
         ]);
     }
     let steps =
-        [(format!("redrive hooks show {}", latest.number), "shows the latest with its headers and its body")];
+        [(format!("redrive hooks show {}", latest.number), "shows the latest with its headers and body")];
     table.text() + &next_steps(&steps)
 }
 
 pub(crate) fn page(refused: &RefusedCallJson, body: &[u8], now: Timestamp) -> String {
     let mut out = format!(
         "{}  {}\n{} {}\n",
-        style::bold(format!("refused body {} of {}", refused.number, plain(&refused.source))),
+        style::bold(format!("refused call {} of {}", refused.number, plain(&refused.source))),
         style::dim(format!("{}, {}", moment(refused.at), ago(refused.at, now))),
         style::error("✗"),
         plain(&refused.reason),
@@ -56,9 +56,9 @@ pub(crate) fn page(refused: &RefusedCallJson, body: &[u8], now: Timestamp) -> St
     if shown.len() < body.len() {
         let _ = writeln!(out, "  {}", style::dim("…"));
     }
-    let mut good_for = "prints the body as it came".to_owned();
+    let mut good_for = "prints the raw body".to_owned();
     if (body.len() as u64) < refused.body_bytes {
-        good_for = format!("prints what is kept of it: {}", size(body.len() as u64));
+        good_for = format!("prints the stored part: {}", size(body.len() as u64));
     }
     out.push_str(&next_steps(&[(format!("redrive hooks show {} --raw", refused.number), good_for.as_str())]));
     out
@@ -118,11 +118,11 @@ fn remarks(counts: &WebhookCounts) -> Vec<String> {
     let more = if by.len() > TOO_LARGE_BY_SHOWN_MAX { ", …" } else { "" };
     let by = if named.is_empty() { String::new() } else { format!(" ({}{more})", named.join(", ")) };
     let remarks = [
-        some(counts.conflicts, format!("{} of one id", counted(counts.conflicts, "conflict"))),
+        some(counts.conflicts, format!("{} with a used id", counted(counts.conflicts, "conflict"))),
         some(counts.too_large, format!("{} too large{by}", show_count(counts.too_large))),
         some(counts.too_slow, format!("{} too slow", show_count(counts.too_slow))),
-        some(counts.rate_limited, format!("{} too many", show_count(counts.rate_limited))),
-        some(counts.unavailable, format!("{} not served", show_count(counts.unavailable))),
+        some(counts.rate_limited, format!("{} rate limited", show_count(counts.rate_limited))),
+        some(counts.unavailable, format!("{} unavailable", show_count(counts.unavailable))),
         some(counts.no_session, format!("{} without a session", show_count(counts.no_session))),
     ];
     remarks.into_iter().flatten().collect()

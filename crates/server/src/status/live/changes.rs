@@ -1,4 +1,4 @@
-//! What changed between two looks, and what of it a listener may see.
+//! Changes between two readings, and the part that a listener may see.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::services::condition::judge;
 use crate::services::handlers::ServiceFigures;
 use crate::status::live::{DependencyPulse, Pulse, ServicePulse};
 
-/// What of a rule book is needed again and again.
+/// Parts of the rule book needed for each pulse.
 pub(crate) struct PulseLayout {
     pub hash: u64,
     queues: BTreeSet<QueueName>,
@@ -33,14 +33,13 @@ impl PulseLayout {
     }
 }
 
-/// How it is, and what happened within a second.
 pub(crate) struct PulseBeat {
     at: Timestamp,
     took: Duration,
     accepted: u64,
     calls: usize,
     firing_alerts: u64,
-    /// How many causes the dead letters of each service have.
+    /// Number of failure groups by service.
     causes: Vec<(String, u64)>,
     queues: Vec<QueueBeat>,
     dependencies: Vec<DependencyBeat>,
@@ -48,9 +47,9 @@ pub(crate) struct PulseBeat {
 
 struct QueueBeat {
     service: String,
-    /// What happened since the look before.
+    /// Since the previous reading.
     tally: AttemptTally,
-    /// Deliveries that arrived, and those that ended, in the last minute.
+    /// Successful deliveries of the last minute.
     arrived: u64,
     ended: u64,
     oldest_waiting_at: Option<Timestamp>,
@@ -58,7 +57,6 @@ struct QueueBeat {
 }
 
 struct DependencyBeat {
-    /// The services that need it.
     services: BTreeSet<String>,
     pulse: DependencyPulse,
 }
@@ -122,7 +120,6 @@ impl PulseBeat {
         }
     }
 
-    /// What a listener may see of it.
     pub(crate) fn pulse(&self, caller: &ApiCaller, left_out: u64) -> Pulse {
         let is_bound = caller.is_bound();
         let queues: Vec<&QueueBeat> = self.queues.iter().filter(|beat| caller.sees(&beat.service)).collect();
@@ -172,7 +169,7 @@ impl PulseBeat {
     }
 }
 
-/// So many in that time, to three places.
+/// Three decimals.
 fn per_second(count: u64, took: Duration) -> f64 {
     let seconds = took.as_secs_f64().max(f64::MIN_POSITIVE);
     if count == 0 { 0.0 } else { (count as f64 / seconds * 1e3).round() / 1e3 }
