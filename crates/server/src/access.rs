@@ -173,7 +173,7 @@ impl AccessControl {
 
     /// The token issuer, if its keys cannot be fetched.
     pub(crate) async fn unavailable_issuer(&self) -> Option<(String, UnavailableValue)> {
-        self.0.bearers.ailing().await
+        self.0.bearers.unavailable().await
     }
 
     fn rate_of(&self, caller: &ApiCaller) -> Option<Rate> {

@@ -120,12 +120,12 @@ pub(crate) struct CreatedKey {
 }
 
 pub(crate) fn make(
-    wish: KeySpec,
+    spec: KeySpec,
     taken: impl Fn(&str) -> bool,
     now: Timestamp,
 ) -> Result<CreatedKey, KeyCreationError> {
-    check(&wish)?;
-    let KeySpec { name, role, scope, rate, lives } = wish;
+    check(&spec)?;
+    let KeySpec { name, role, scope, rate, lives } = spec;
     let id = loop {
         let digits = random::<ID_BYTES>()?;
         let id = format!("{PREFIX}{:0width$x}", u32::from_be_bytes(digits), width = 2 * ID_BYTES);
@@ -149,8 +149,8 @@ pub(crate) fn make(
     Ok(CreatedKey { text, record })
 }
 
-fn check(wish: &KeySpec) -> Result<(), KeyCreationError> {
-    let KeySpec { name, role, scope, rate: _, lives } = wish;
+fn check(spec: &KeySpec) -> Result<(), KeyCreationError> {
+    let KeySpec { name, role, scope, rate: _, lives } = spec;
     let is_plain = |text: &str| !text.chars().any(char::is_control);
     if name.trim().is_empty() || name.len() > NAME_BYTES_MAX || !is_plain(name) {
         return Err(KeyCreationError::Name);
@@ -197,7 +197,7 @@ pub(crate) fn describe(record: &KeyRecord) -> String {
 mod tests {
     use super::*;
 
-    fn wish() -> KeySpec {
+    fn spec() -> KeySpec {
         KeySpec {
             name: "deploy".to_owned(),
             role: Role::Operator,
@@ -229,9 +229,9 @@ mod tests {
     #[test]
     fn the_end_of_the_last_admin_is_told() {
         let key = |role, lives| {
-            let wish =
+            let spec =
                 KeySpec { name: "k".to_owned(), role, scope: AccessScope::default(), rate: None, lives };
-            make(wish, |_| false, Timestamp::EPOCH).expect("a key").record
+            make(spec, |_| false, Timestamp::EPOCH).expect("a key").record
         };
         let now = Timestamp::EPOCH + Duration::from_secs(10);
         let (admin, other, viewer) =
@@ -251,8 +251,8 @@ mod tests {
 
     #[test]
     fn a_key_is_known_again_and_no_two_are_the_same() {
-        let one = make(wish(), |_| false, now()).expect("a key");
-        let other = make(wish(), |_| false, now()).expect("a key");
+        let one = make(spec(), |_| false, now()).expect("a key");
+        let other = make(spec(), |_| false, now()).expect("a key");
         assert_eq!(id_of(&one.text), Some(one.record.id.as_str()));
         assert!(is_same(&hash_of(&one.text), &one.record.hash));
         assert!(!is_same(&hash_of(&other.text), &one.record.hash));
@@ -268,7 +268,7 @@ mod tests {
             asked.borrow_mut().push(id.to_owned());
             asked.borrow().len() == 1
         };
-        let made = make(wish(), is_taken, now()).expect("a key");
+        let made = make(spec(), is_taken, now()).expect("a key");
         let asked = asked.into_inner();
         assert_eq!((asked.len(), asked.last()), (2, Some(&made.record.id)));
     }
@@ -313,23 +313,23 @@ mod tests {
         };
         #[rustfmt::skip]
         let cases = [
-            ("no name",             KeySpec { name: " ".to_owned(), ..wish() },                              KeyCreationError::Name),
-            ("a name of two lines", KeySpec { name: "a\nb".to_owned(), ..wish() },                           KeyCreationError::Name),
-            ("a long name",         KeySpec { name: "a".repeat(101), ..wish() },                             KeyCreationError::Name),
-            ("a nameless service",  KeySpec { scope: services(&[""]), ..wish() },                            KeyCreationError::ScopeName(String::new())),
-            ("a crowd",             KeySpec { scope: services(&["a"; 101]), ..wish() },                      KeyCreationError::TooManyNames),
-            ("an admin in bounds",  KeySpec { scope: services(&["a"]), role: Role::Admin, ..wish() },        InvalidScope::Admin.into()),
-            ("stillborn",           KeySpec { lives: Some(Duration::ZERO), ..wish() },                       KeyCreationError::Dead),
+            ("no name",             KeySpec { name: " ".to_owned(), ..spec() },                              KeyCreationError::Name),
+            ("a name of two lines", KeySpec { name: "a\nb".to_owned(), ..spec() },                           KeyCreationError::Name),
+            ("a long name",         KeySpec { name: "a".repeat(101), ..spec() },                             KeyCreationError::Name),
+            ("a nameless service",  KeySpec { scope: services(&[""]), ..spec() },                            KeyCreationError::ScopeName(String::new())),
+            ("a crowd",             KeySpec { scope: services(&["a"; 101]), ..spec() },                      KeyCreationError::TooManyNames),
+            ("an admin in bounds",  KeySpec { scope: services(&["a"]), role: Role::Admin, ..spec() },        InvalidScope::Admin.into()),
+            ("stillborn",           KeySpec { lives: Some(Duration::ZERO), ..spec() },                       KeyCreationError::Dead),
         ];
-        for (name, wish, expected) in cases {
-            assert_eq!(make(wish, |_| false, now()).err(), Some(expected), "{name}");
+        for (name, spec, expected) in cases {
+            assert_eq!(make(spec, |_| false, now()).err(), Some(expected), "{name}");
         }
     }
 
     #[test]
     fn the_record_says_what_a_key_may_do() {
         let scope = AccessScope { sources: vec!["/shop".to_owned()], services: vec!["billing".to_owned()] };
-        let record = make(KeySpec { scope, ..wish() }, |_| false, now()).expect("a key").record;
+        let record = make(KeySpec { scope, ..spec() }, |_| false, now()).expect("a key").record;
         let id = &record.id;
         assert_eq!(owner(&record), format!("key {id} (deploy)"));
         assert_eq!(describe(&record), format!("{id} (deploy), operator, source /shop, service billing"));

@@ -26,7 +26,7 @@ pub(crate) struct ApiCaller(CallerIdentity);
 #[derive(Clone, Debug)]
 enum CallerIdentity {
     /// Authentication is off: every caller may do everything.
-    Anybody,
+    Anonymous,
     Key(Arc<CachedKey>),
     Token(Arc<Claims>),
 }
@@ -36,7 +36,7 @@ impl<S: Send + Sync> FromRequestParts<S> for ApiCaller {
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
         // Only routes without authentication have no caller.
-        Ok(parts.extensions.get::<Self>().cloned().unwrap_or(Self(CallerIdentity::Anybody)))
+        Ok(parts.extensions.get::<Self>().cloned().unwrap_or(Self(CallerIdentity::Anonymous)))
     }
 }
 
@@ -52,7 +52,7 @@ impl ApiCaller {
     /// For the audit log.
     pub(crate) fn by(&self) -> AuditActor {
         match &self.0 {
-            CallerIdentity::Anybody => AuditActor::unknown(),
+            CallerIdentity::Anonymous => AuditActor::unknown(),
             CallerIdentity::Key(held) => AuditActor::named(&keys::owner(&held.record)),
             CallerIdentity::Token(claims) => AuditActor::named(&format!("token of {}", claims.subject)),
         }
@@ -61,7 +61,7 @@ impl ApiCaller {
     /// The key of its rate limit.
     pub(crate) fn meter(&self) -> String {
         match &self.0 {
-            CallerIdentity::Anybody => String::new(),
+            CallerIdentity::Anonymous => String::new(),
             CallerIdentity::Key(held) => format!("key {}", held.record.id),
             CallerIdentity::Token(claims) => format!("token {}", claims.subject),
         }
@@ -70,21 +70,21 @@ impl ApiCaller {
     /// The key of its stream limit: its identity, or its address without authentication.
     pub(crate) fn name_or_address(&self, peer: Peer) -> String {
         match &self.0 {
-            CallerIdentity::Anybody => address_group(Some(peer.0)),
+            CallerIdentity::Anonymous => address_group(Some(peer.0)),
             CallerIdentity::Key(_) | CallerIdentity::Token(_) => self.meter(),
         }
     }
 
     pub(crate) fn rate(&self) -> Option<Rate> {
         match &self.0 {
-            CallerIdentity::Anybody | CallerIdentity::Token(_) => None,
+            CallerIdentity::Anonymous | CallerIdentity::Token(_) => None,
             CallerIdentity::Key(held) => held.record.per_second.and_then(Rate::per_second),
         }
     }
 
     pub(crate) fn name(&self) -> String {
         match &self.0 {
-            CallerIdentity::Anybody => "anonymous".to_owned(),
+            CallerIdentity::Anonymous => "anonymous".to_owned(),
             CallerIdentity::Key(held) => held.record.name.clone(),
             CallerIdentity::Token(claims) => claims.subject.clone(),
         }
@@ -93,7 +93,7 @@ impl ApiCaller {
     /// The most powerful of its roles.
     pub(crate) fn role(&self) -> Role {
         match &self.0 {
-            CallerIdentity::Anybody => Role::Admin,
+            CallerIdentity::Anonymous => Role::Admin,
             CallerIdentity::Key(held) => held.record.role,
             CallerIdentity::Token(claims) => claims.roles.iter().copied().max().unwrap_or(Role::Ingest),
         }
@@ -105,7 +105,7 @@ impl ApiCaller {
 
     pub(crate) fn may(&self, permission: Permission) -> bool {
         match &self.0 {
-            CallerIdentity::Anybody => true,
+            CallerIdentity::Anonymous => true,
             CallerIdentity::Key(held) => held.record.role.may(permission),
             CallerIdentity::Token(claims) => claims.roles.iter().any(|role| role.may(permission)),
         }
@@ -114,7 +114,7 @@ impl ApiCaller {
     fn scope(&self) -> Option<&AccessScope> {
         match &self.0 {
             // Tokens have no service scope.
-            CallerIdentity::Anybody | CallerIdentity::Token(_) => None,
+            CallerIdentity::Anonymous | CallerIdentity::Token(_) => None,
             CallerIdentity::Key(held) => Some(&held.record.scope),
         }
     }
@@ -122,7 +122,7 @@ impl ApiCaller {
     /// Whether its credential is still valid: streams end when it is not.
     pub(crate) fn is_good(&self, now: Timestamp) -> bool {
         match &self.0 {
-            CallerIdentity::Anybody => true,
+            CallerIdentity::Anonymous => true,
             CallerIdentity::Key(held) => held.is_good(now),
             CallerIdentity::Token(claims) => now < claims.expires_at,
         }
@@ -202,8 +202,8 @@ mod tests {
     fn caller(role: Role, sources: &[&str], services: &[&str]) -> ApiCaller {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let scope = AccessScope { sources: owned(sources), services: owned(services) };
-        let wish = KeySpec { name: "test".to_owned(), role, scope, rate: None, lives: None };
-        let made = keys::make(wish, |_| false, Timestamp::EPOCH).expect("a key");
+        let spec = KeySpec { name: "test".to_owned(), role, scope, rate: None, lives: None };
+        let made = keys::make(spec, |_| false, Timestamp::EPOCH).expect("a key");
         let keyring = Keyring::new(vec![made.record]);
         ApiCaller::with_key(keyring.find(&made.text, Timestamp::EPOCH).expect("it is there"))
     }
@@ -233,12 +233,12 @@ mod tests {
 
     #[test]
     fn where_nobody_is_asked_everybody_may_everything() {
-        let anybody = ApiCaller(CallerIdentity::Anybody);
+        let anonymous = ApiCaller(CallerIdentity::Anonymous);
         for permission in Permission::ALL {
-            assert!(anybody.may(permission), "{}", permission.as_words());
+            assert!(anonymous.may(permission), "{}", permission.as_words());
         }
-        assert!(anybody.check_list(None).is_ok() && anybody.check_source("/any").is_ok());
-        assert_eq!(anybody.by(), AuditActor::unknown());
+        assert!(anonymous.check_list(None).is_ok() && anonymous.check_source("/any").is_ok());
+        assert_eq!(anonymous.by(), AuditActor::unknown());
     }
 
     #[test]

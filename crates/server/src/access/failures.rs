@@ -13,9 +13,9 @@ use crate::api::error::ApiError;
 use crate::api::limits::failed_logins::{FailedLogins, address_group};
 use crate::api::limits::rate;
 
-const DOOR: &str = "api";
+const LIMIT_NAME: &str = "api";
 
-const TELL_EVERY: Duration = Duration::from_secs(1);
+const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 /// Why authentication failed; never contains the credential.
 #[derive(Debug, thiserror::Error)]
@@ -34,14 +34,14 @@ pub(crate) enum CredentialProblem {
 #[derive(Debug, Default)]
 pub(crate) struct FailedLoginLog {
     addresses: FailedLogins,
-    telling: Mutex<FailedLoginReport>,
+    report: Mutex<FailedLoginReport>,
 }
 
 /// Reports many failures as one.
 #[derive(Debug, Default)]
 struct FailedLoginReport {
-    told_at: Option<Timestamp>,
-    untold: u64,
+    reported_at: Option<Timestamp>,
+    unreported: u64,
 }
 
 impl FailedLoginLog {
@@ -53,9 +53,9 @@ impl FailedLoginLog {
         doubt: &CredentialProblem,
         now: Timestamp,
     ) -> Result<(), ApiError> {
-        node.count_unauthorized(DOOR);
+        node.count_unauthorized(LIMIT_NAME);
         let address = address_group(peer);
-        if let Some(count) = self.telling.lock().expect("no panic while counting").count(now) {
+        if let Some(count) = self.report.lock().expect("no panic while counting").count(now) {
             tracing::warn!(count, address, last = %doubt, "authentication failed");
             let attempts = if count == 1 {
                 "1 failed authentication".to_owned()
@@ -71,12 +71,12 @@ impl FailedLoginLog {
 impl FailedLoginReport {
     /// Returns the count since the last report if one is due.
     fn count(&mut self, now: Timestamp) -> Option<u64> {
-        self.untold += 1;
-        if self.told_at.is_some_and(|at| now.since(at) < TELL_EVERY) {
+        self.unreported += 1;
+        if self.reported_at.is_some_and(|at| now.since(at) < REPORT_EVERY) {
             return None;
         }
-        self.told_at = Some(now);
-        Some(std::mem::take(&mut self.untold))
+        self.reported_at = Some(now);
+        Some(std::mem::take(&mut self.unreported))
     }
 }
 
@@ -85,12 +85,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_failures_are_told_as_one_with_their_number() {
+    fn many_failures_are_reported_as_one_with_their_number() {
         let at = |millis: u64| Timestamp::from_millis(10_000 + millis);
-        let mut telling = FailedLoginReport::default();
+        let mut report = FailedLoginReport::default();
         let cases = [(0, Some(1)), (1, None), (999, None), (1_000, Some(3)), (5_000, Some(1))];
         for (millis, expected) in cases {
-            assert_eq!(telling.count(at(millis)), expected, "after {millis} ms");
+            assert_eq!(report.count(at(millis)), expected, "after {millis} ms");
         }
     }
 }

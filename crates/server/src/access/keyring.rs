@@ -95,14 +95,14 @@ mod tests {
     }
 
     fn key(lives: Option<Duration>) -> CreatedKey {
-        let wish = KeySpec {
+        let spec = KeySpec {
             name: "deploy".to_owned(),
             role: Role::Viewer,
             scope: AccessScope::default(),
             rate: None,
             lives,
         };
-        make(wish, |_| false, at(100)).expect("a key")
+        make(spec, |_| false, at(100)).expect("a key")
     }
 
     #[test]

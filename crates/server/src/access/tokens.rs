@@ -65,9 +65,9 @@ impl BearerTokens {
     }
 
     /// The issuer, if its keys cannot be fetched.
-    pub(crate) async fn ailing(&self) -> Option<(String, UnavailableValue)> {
+    pub(crate) async fn unavailable(&self) -> Option<(String, UnavailableValue)> {
         let tokens = self.tokens()?;
-        tokens.failing().await.map(|ailing| (tokens.issuer().to_owned(), ailing))
+        tokens.failing().await.map(|problem| (tokens.issuer().to_owned(), problem))
     }
 
     pub(crate) fn are_believed(&self) -> bool {

@@ -231,8 +231,8 @@ fn attempts(delivery: &DeliveryJson) -> String {
     table.text()
 }
 
-fn verdict(told: &RecordedVerdict) -> String {
-    match told {
+fn verdict(recorded: &RecordedVerdict) -> String {
+    match recorded {
         RecordedVerdict::Delivered => "delivered".to_owned(),
         RecordedVerdict::Retry { due_at } => format!("retry at {}", moment(*due_at)),
         RecordedVerdict::Hold { until } if *until == Timestamp::NEVER => {

@@ -35,7 +35,7 @@ pub(crate) struct WhyArgs {
 }
 
 /// Deliveries searched for the latest failure.
-const LOOKED_AT_MAX: usize = 100;
+const SEARCHED_MAX: usize = 100;
 
 pub(crate) async fn run(args: &WhyArgs) -> anyhow::Result<()> {
     let mut client = args.view.client()?;
@@ -53,7 +53,7 @@ async fn last(client: &mut Client, service: Option<&str>) -> anyhow::Result<Stri
     let mut before = String::new();
     // A page may be empty though later ones match.
     let found = loop {
-        let ask = ClientRequest::get(format!("/v1/deliveries?limit={LOOKED_AT_MAX}{of}{before}"));
+        let ask = ClientRequest::get(format!("/v1/deliveries?limit={SEARCHED_MAX}{of}{before}"));
         let found: DeliveriesResponse = client.json(&ask).await?;
         match &found.next {
             Some(next) if found.deliveries.is_empty() => before = format!("&before={}", segment(next)),

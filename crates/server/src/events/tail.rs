@@ -161,13 +161,13 @@ impl TailColumns {
         let kind = format!("{}{}", paint(activity, kind), " ".repeat(KIND_COLUMNS - kind.len()));
         // No trailing blanks.
         let cells = [style::dim(time), kind, style::bold(service), event_type, style::dim(&details)];
-        let told = match (&details, activity.event_type(), activity.service()) {
+        let columns_used = match (&details, activity.event_type(), activity.service()) {
             (details, ..) if !details.is_empty() => 5,
             (_, Some(_), _) => 4,
             (_, None, Some(_)) => 3,
             (_, None, None) => 2,
         };
-        cells[..told].join("  ") + "\n"
+        cells[..columns_used].join("  ") + "\n"
     }
 }
 
@@ -242,8 +242,9 @@ fn of_delivery(facts: &DeliveryFacts, at: Timestamp) -> Vec<String> {
         parts.push(format!("attempt {}", facts.attempt));
     }
     let status = facts.status.map(|status| status.to_string());
-    let is_told = |status: &String| facts.message.as_ref().is_some_and(|text| text.starts_with(status));
-    parts.extend(status.filter(|status| !is_told(status)));
+    let starts_message =
+        |status: &String| facts.message.as_ref().is_some_and(|text| text.starts_with(status));
+    parts.extend(status.filter(|status| !starts_message(status)));
     match (&facts.category, &facts.code) {
         (Some(category), Some(code)) => parts.push(plain(&format!("{category} {code}"))),
         (Some(word), None) | (None, Some(word)) => parts.push(plain(word)),

@@ -153,7 +153,7 @@ async fn create(args: &KeysCreateArgs) -> anyhow::Result<()> {
 }
 
 fn create_there(folder: &Path, args: &KeysCreateArgs) -> anyhow::Result<CreateKeyResponse> {
-    let wish = KeySpec {
+    let spec = KeySpec {
         name: args.name.clone(),
         role: args.role,
         scope: AccessScope { sources: args.sources.clone(), services: args.services.clone() },
@@ -166,14 +166,14 @@ fn create_there(folder: &Path, args: &KeysCreateArgs) -> anyhow::Result<CreateKe
         Err(StoreError::NotOpened { .. }) => Vec::new(),
         Err(error) => return Err(CommandRefusal::of(error).into()),
     };
-    if known.is_empty() && wish.role != Role::Admin {
+    if known.is_empty() && spec.role != Role::Admin {
         return Err(CommandRefusal(format!("the role {}", keys::FIRST_IS_ADMIN)).into());
     }
     if known.len() >= KEYS_MAX {
         return Err(CommandRefusal(format!("limit of {KEYS_MAX} keys reached, revoked ones included")).into());
     }
     let is_taken = |id: &str| known.iter().any(|record| record.id == id);
-    let CreatedKey { text, record } = keys::make(wish, is_taken, wall_clock()).map_err(CommandRefusal::of)?;
+    let CreatedKey { text, record } = keys::make(spec, is_taken, wall_clock()).map_err(CommandRefusal::of)?;
     let shown = KeyJson::new(&record, None, wall_clock());
     put(folder, "key-create", record, None)?;
     Ok(CreateKeyResponse { key: text, shown })

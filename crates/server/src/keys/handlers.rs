@@ -67,28 +67,28 @@ pub(crate) async fn create(
     JsonBody(wanted): JsonBody<CreateKeyRequest>,
 ) -> ApiResult {
     let CreateKeyRequest { name, role, sources, services, rate, expires } = wanted;
-    let wish = KeySpec {
+    let spec = KeySpec {
         name,
         role,
         scope: AccessScope { sources: sources.unwrap_or_default(), services: services.unwrap_or_default() },
         rate: read("rate", rate.as_deref(), parse_rate)?,
         lives: read("expires", expires.as_deref(), parse_duration)?,
     };
-    if !app.access.is_on() && wish.role != Role::Admin {
+    if !app.access.is_on() && spec.role != Role::Admin {
         return Err(ApiError::invalid("role", keys::FIRST_IS_ADMIN));
     }
-    let made = run_to_end(make(app, caller, wish)).await?;
+    let made = run_to_end(make(app, caller, spec)).await?;
     let mut response = reply::json(StatusCode::CREATED, &made);
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Ok(response)
 }
 
-async fn make(app: App, caller: ApiCaller, wish: KeySpec) -> Result<CreateKeyResponse, ApiError> {
+async fn make(app: App, caller: ApiCaller, spec: KeySpec) -> Result<CreateKeyResponse, ApiError> {
     let _turn = app.access.turn().await;
     let known = app.node.keys().await?;
     let is_taken = |id: &str| known.iter().any(|record| record.id == id);
     let CreatedKey { text, record } =
-        keys::make(wish, is_taken, app.node.now()).map_err(|why| unmade(&why))?;
+        keys::make(spec, is_taken, app.node.now()).map_err(|why| unmade(&why))?;
     let deed = AuditEntry { act: "key-create", what: keys::describe(&record), by: caller.by(), note: None };
     app.node.put_key(record.clone(), deed).await?;
     app.access.put(record.clone());

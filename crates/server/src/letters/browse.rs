@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::cli::{CommandRefusal, Format, RecordArgs};
 use crate::client::address::segment;
 use crate::client::{ClientRequest, gather};
-use crate::letters::command::wish;
+use crate::letters::command::letter_request;
 use crate::letters::filter::{self, FilterKeys};
 use crate::letters::find::{self, LetterLookup, not_dead};
 use crate::letters::json::{
@@ -137,7 +137,7 @@ async fn listed(args: &DlqListArgs) -> anyhow::Result<LetterList> {
     let mut client = args.from.server.client()?;
     let mut now = wall_clock();
     let (letters, next) = gather(args.limit, args.before.clone(), async |limit, before| {
-        let keys = wish(&args.filter, json!({ "before": before, "limit": limit }));
+        let keys = letter_request(&args.filter, json!({ "before": before, "limit": limit }));
         let found: LettersResponse;
         (found, now) = client.timed_json(&ClientRequest::find("/v1/dead-letters", &keys)).await?;
         Ok((found.dead_letters, found.next))
@@ -182,7 +182,7 @@ struct FailureGroups {
 
 async fn grouped(args: &DlqGroupsArgs) -> anyhow::Result<FailureGroups> {
     let mut client = args.from.server.client()?;
-    let ask = ClientRequest::find("/v1/failure-groups", &wish(&args.filter, json!({})));
+    let ask = ClientRequest::find("/v1/failure-groups", &letter_request(&args.filter, json!({})));
     let (FailureGroupsResponse { groups }, now) = client.timed_json(&ask).await?;
     let Some(first) = groups.first() else {
         name_check::check(&mut client, args.filter.service.as_deref()).await?;
@@ -191,7 +191,7 @@ async fn grouped(args: &DlqGroupsArgs) -> anyhow::Result<FailureGroups> {
     let claimed_by = match args.format {
         Format::Json => None,
         Format::Text => {
-            let keys = wish(&args.filter, json!({ "fingerprint": first.fingerprint, "limit": 1 }));
+            let keys = letter_request(&args.filter, json!({ "fingerprint": first.fingerprint, "limit": 1 }));
             claim_of(&client.json(&ClientRequest::find("/v1/dead-letters", &keys)).await?)
         }
     };
@@ -262,7 +262,7 @@ pub(crate) async fn export(args: &DlqExportArgs) -> anyhow::Result<()> {
     if let Some(folder) = &args.from.data {
         return exported_there(&RecordFolder::open(folder)?, args);
     }
-    let keys = wish(&args.filter, json!({ "form": args.form.map(LetterFormat::as_str) }));
+    let keys = letter_request(&args.filter, json!({ "form": args.form.map(LetterFormat::as_str) }));
     let mut lines =
         args.from.server.client()?.lines(&ClientRequest::find("/v1/dead-letters/export", &keys)).await?;
     let broken = |problem| CommandRefusal(format!("export incomplete: {problem}"));

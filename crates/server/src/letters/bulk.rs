@@ -41,7 +41,7 @@ const IMPORT_BYTES_MAX: usize = 16 << 20;
 
 const PROBLEMS_MAX: usize = 20;
 
-const PURGE_TOLD_EVERY: Duration = Duration::from_millis(500);
+const PURGE_PROGRESS_EVERY: Duration = Duration::from_millis(500);
 
 pub(crate) type PurgeKeys = (FilterKeys, ChosenKeys, AgeKeys);
 
@@ -154,10 +154,10 @@ fn purging(
         ..PurgeResponse::default()
     };
     tokio::spawn(async move {
-        let mut told_at = Instant::now();
+        let mut reported_at = Instant::now();
         let progress = |purged: PurgeResult| {
-            if told_at.elapsed() >= PURGE_TOLD_EVERY {
-                told_at = Instant::now();
+            if reported_at.elapsed() >= PURGE_PROGRESS_EVERY {
+                reported_at = Instant::now();
                 // A slow reader misses progress lines.
                 let _ = sender.try_send(Ok(shown(purged)));
             }

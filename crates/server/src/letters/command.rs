@@ -60,12 +60,12 @@ pub(crate) async fn run(args: &DlqArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-pub(crate) fn wish(filter: &FilterKeys, others: Value) -> Value {
-    let mut wish = filter.keys();
+pub(crate) fn letter_request(filter: &FilterKeys, others: Value) -> Value {
+    let mut letter_request = filter.keys();
     if let Value::Object(others) = others {
-        wish.extend(others);
+        letter_request.extend(others);
     }
-    Value::Object(wish)
+    Value::Object(letter_request)
 }
 
 /// Discards a dead letter; deliveries behind it in its session resume.

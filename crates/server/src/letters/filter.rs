@@ -201,7 +201,7 @@ mod tests {
         "2026-01-31T12:00:00Z".parse().expect("a time")
     }
 
-    fn told(query: &str) -> Result<String, String> {
+    fn described(query: &str) -> Result<String, String> {
         let keys = of_query::<FilterKeys>(Some(query));
         let filter = keys.and_then(|keys| keys.filter(now())).map_err(|wrong| wrong.to_string())?;
         Ok(describe(&filter))
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn filters_are_read_and_told() {
-        let text = "`text` is looked for within a failure group or a time only: add `fingerprint`, `from` or `until`";
+        let text = "`text` requires a failure group or a time: add `fingerprint`, `from` or `until`";
         #[rustfmt::skip]
         let cases = [
             ("nothing",            "",                                          Ok("all dead letters")),
@@ -225,12 +225,16 @@ mod tests {
             ("no such key",        "sevice=billing",                            Err("`sevice` is not known here")),
             ("twice",              "code=A&code=B",                             Err("`code` stands twice")),
             ("empty",              "code=",                                     Err("`code` is empty")),
-            ("no tier",            "tier=gone",                                 Err("`tier` is not right: it is neither dead nor poison")),
-            ("no time",            "from=soon",                                 Err("`from` is not right: \"soon\" is neither a time such as 2026-01-31T12:00:00Z nor a span such as 2h")),
+            ("no tier",            "tier=gone",                                 Err("`tier` is not right: expected dead or poison")),
+            ("no time",            "from=soon",                                 Err("`from` is not right: expected a time such as 2026-01-31T12:00:00Z or an age such as 2h, got \"soon\"")),
             ("no group",           "fingerprint=xyz",                           Err("`fingerprint` is not right: \"xyz\" is no fingerprint: it takes 16 hexadecimal digits")),
         ];
         for (name, query, expected) in cases {
-            assert_eq!(told(query), expected.map(ToOwned::to_owned).map_err(ToOwned::to_owned), "{name}");
+            assert_eq!(
+                described(query),
+                expected.map(ToOwned::to_owned).map_err(ToOwned::to_owned),
+                "{name}"
+            );
         }
     }
 
@@ -246,7 +250,7 @@ mod tests {
             _ => "word",
         };
         let query: Vec<String> = keys.iter().map(|key| format!("{key}={}", value(key))).collect();
-        let words = told(&query.join("&")).expect("every key that is described is taken");
+        let words = described(&query.join("&")).expect("every key that is described is taken");
         assert_eq!(words.matches(", ").count() + 1, keys.len(), "{words}");
     }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::cli::{CommandRefusal, Format, ServerArgs};
 use crate::client::{Client, ClientRequest};
-use crate::letters::command::wish;
+use crate::letters::command::letter_request;
 use crate::letters::filter::FilterKeys;
 use crate::letters::json::PurgeResponse;
 use crate::terminal::progress::ProgressLine;
@@ -90,7 +90,7 @@ fn ask(args: &DlqPurgeArgs, key: &str, value: &Value) -> ClientRequest {
         "older_than": args.older_than.map(show_duration),
         "note": args.note,
     });
-    ClientRequest::json("/v1/dead-letters/purge", &wish(&args.filter, others))
+    ClientRequest::json("/v1/dead-letters/purge", &letter_request(&args.filter, others))
 }
 
 /// Repeats until the server is done; letters that died after the dry run are kept.
@@ -212,7 +212,7 @@ mod tests {
             bodies.push(serde_json::from_slice(&body).expect("JSON"));
             let head =
                 format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", answer.len());
-            stream.write_all((head + answer).as_bytes()).expect("somebody reads it");
+            stream.write_all((head + answer).as_bytes()).expect("the client reads it");
         }
         bodies
     }
@@ -242,10 +242,10 @@ mod tests {
     fn what_would_go_is_told_in_words_that_agree() {
         #[rustfmt::skip]
         let cases = [
-            ("nothing",       0, 0, 0, "no dead letter would be deleted\n"),
-            ("one",           1, 1, 1, "1 dead letter would be deleted\n  the session that it holds would go on without it\n  1 letter of an open replay would stay\n"),
-            ("one of a few",  2, 1, 0, "2 dead letters would be deleted\n  1 session that they hold would go on without them\n"),
-            ("many",       2000, 2, 3, "2,000 dead letters would be deleted\n  2 sessions that they hold would go on without them\n  3 letters of open replays would stay\n"),
+            ("nothing",       0, 0, 0, "no dead letters to delete\n"),
+            ("one",           1, 1, 1, "1 dead letter would be deleted\n  its session would resume\n  1 letter of an open replay would be kept\n"),
+            ("one of a few",  2, 1, 0, "2 dead letters would be deleted\n  1 session would resume\n"),
+            ("many",       2000, 2, 3, "2,000 dead letters would be deleted\n  2 sessions would resume\n  3 letters of open replays would be kept\n"),
         ];
         for (name, deleted, holding, claimed, expected) in cases {
             let dry = PurgeResponse { deleted, holding: Some(holding), claimed, ..PurgeResponse::default() };

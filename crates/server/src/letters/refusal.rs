@@ -157,9 +157,9 @@ mod tests {
     fn letters_of_other_replays_are_told_in_words_that_agree() {
         #[rustfmt::skip]
         let cases: [(&[(u64, u64)], &str); 3] = [
-            (&[(1, 1)],         "1 dead letter matches, and it belongs to replay 1: resume it if it has stopped, wait for it if it runs, or cancel it (`redrive replays 1`)"),
-            (&[(1, 2000)],      "2,000 dead letters match, and all of them belong to replay 1: resume it if it has stopped, wait for it if it runs, or cancel it (`redrive replays 1`)"),
-            (&[(1, 2), (4, 1)], "3 dead letters match, and all of them belong to the replays 1, 4: resume those that have stopped, wait for those that run, or cancel them (`redrive replays`)"),
+            (&[(1, 1)],         "1 dead letter matches, but it is claimed by replay 1: resume it if stopped, wait if running, or cancel it (`redrive replays 1`)"),
+            (&[(1, 2000)],      "2,000 dead letters match, but all are claimed by replay 1: resume it if stopped, wait if running, or cancel it (`redrive replays 1`)"),
+            (&[(1, 2), (4, 1)], "3 dead letters match, but all are claimed by the replays 1, 4: resume the stopped ones, wait for the running ones, or cancel them (`redrive replays`)"),
         ];
         for (claimed, expected) in cases {
             let claimed = claimed.iter().map(|(replay, count)| (ReplayId(*replay), *count)).collect();

@@ -37,7 +37,7 @@ const NAMED_MAX: usize = 1_000;
 /// Named letters listed in the audit log.
 const NAMED_SHOWN_MAX: usize = 3;
 
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+const READ_EVERY: Duration = Duration::from_millis(250);
 
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
@@ -264,7 +264,7 @@ fn id_of(name: &str) -> Result<ReplayId, ApiError> {
     name.parse().map(ReplayId).map_err(|_| ApiError::invalid("id", "is not a replay number: they start at 1"))
 }
 
-async fn look(node: &Node, caller: &ApiCaller, id: ReplayId) -> Result<ReplayView, ApiError> {
+async fn visible_replay(node: &Node, caller: &ApiCaller, id: ReplayId) -> Result<ReplayView, ApiError> {
     let found = node.read(move |reader| reader.replay(id)).await?;
     found.filter(|replay| sees(caller, replay)).ok_or_else(|| {
         let message = format!("no replay {id}");
@@ -279,7 +279,7 @@ async fn look(node: &Node, caller: &ApiCaller, id: ReplayId) -> Result<ReplayVie
     responses((status = 200, description = "the replay", body = ReplayJson))
 )]
 pub(crate) async fn one(app: App, caller: ApiCaller, PathName(name): PathName) -> ApiResult {
-    let replay = look(&app.node, &caller, id_of(&name)?).await?;
+    let replay = visible_replay(&app.node, &caller, id_of(&name)?).await?;
     reply::ok(&json::replay(&replay))
 }
 
@@ -306,7 +306,7 @@ pub(crate) async fn change(
         }
     };
     let id = id_of(&name)?;
-    look(&app.node, &caller, id).await?;
+    visible_replay(&app.node, &caller, id).await?;
     let changed = app.node.change_replay(id, act, &caller.by()).await;
     let replay = changed.map_err(|error| refusal::unchanged(error, act))?;
     reply::ok(&json::replay(&replay))
@@ -352,7 +352,7 @@ pub(crate) async fn progress(
     Query(WatchKeys { until }): Query<WatchKeys>,
 ) -> ApiResult {
     let id = id_of(&name)?;
-    look(&app.node, &caller, id).await?;
+    visible_replay(&app.node, &caller, id).await?;
     let watching = ReplayWatch {
         node: app.node.clone(),
         closing: app.closing.clone(),
@@ -360,7 +360,7 @@ pub(crate) async fn progress(
         id,
         until,
         last: None,
-        told_at: Instant::now(),
+        sent_at: Instant::now(),
         is_over: false,
     };
     let stream = lines(watching, |watching| Box::pin(watching.next()), String::clone);
@@ -375,7 +375,7 @@ struct ReplayWatch {
     id: ReplayId,
     until: WatchUntil,
     last: Option<ReplayJson>,
-    told_at: Instant,
+    sent_at: Instant,
     is_over: bool,
 }
 
@@ -390,22 +390,22 @@ impl ReplayWatch {
                 return None;
             }
             // If the store cannot be read, the stream ends and the client reconnects.
-            let shown = json::replay(&look(&self.node, &self.caller, self.id).await.ok()?);
+            let shown = json::replay(&visible_replay(&self.node, &self.caller, self.id).await.ok()?);
             if self.last.as_ref() != Some(&shown) {
                 self.is_over = self.until.is_over(shown.state);
                 let json = serde_json::to_string(&shown).expect("numbers and texts are always JSON");
                 self.last = Some(shown);
-                self.told_at = Instant::now();
+                self.sent_at = Instant::now();
                 return Some(format!("data: {json}\n"));
             }
-            if self.told_at.elapsed() >= KEEP_ALIVE {
-                self.told_at = Instant::now();
+            if self.sent_at.elapsed() >= KEEP_ALIVE {
+                self.sent_at = Instant::now();
                 return Some(": keep-alive\n".to_owned());
             }
             tokio::select! {
                 biased;
                 _ = self.closing.changed() => return None,
-                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = tokio::time::sleep(READ_EVERY) => {}
             }
         }
     }

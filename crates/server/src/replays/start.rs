@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::cli::{Format, ServerArgs};
 use crate::client::{Client, ClientRequest, ResponseLines};
-use crate::letters::command::wish;
+use crate::letters::command::letter_request;
 use crate::letters::filter::FilterKeys;
 use crate::replays::json::{ReplayJson, ReplaySurveyJson};
 use crate::replays::text;
@@ -77,7 +77,7 @@ pub(crate) struct DlqReplayArgs {
 }
 
 /// Without a terminal.
-const TELL_EVERY: Duration = Duration::from_secs(3);
+const PROGRESS_EVERY: Duration = Duration::from_secs(3);
 
 const PAUSE_BETWEEN_TRIES: Duration = Duration::from_secs(2);
 
@@ -94,7 +94,7 @@ pub(crate) async fn run(args: &DlqReplayArgs) -> anyhow::Result<ExitCode> {
         "to": args.to,
         "note": args.note,
     });
-    let ask = ClientRequest::json("/v1/replays", &wish(&args.filter, others));
+    let ask = ClientRequest::json("/v1/replays", &letter_request(&args.filter, others));
     if args.dry_run {
         let survey: ReplaySurveyJson = client.json(&ask).await?;
         print_as(args.format, &survey, || text::survey(&survey))?;
@@ -182,7 +182,7 @@ impl ReplayProgress {
         let per_second = (took > 0.5).then(|| done.saturating_sub(before) as f64 / took);
         if let Some(columns) = self.line.columns() {
             self.line.show(&text::progress(shown, per_second, columns));
-        } else if !self.is_quiet && now.duration_since(self.told_at) >= TELL_EVERY {
+        } else if !self.is_quiet && now.duration_since(self.told_at) >= PROGRESS_EVERY {
             self.told_at = now;
             anstream::eprintln!("replay {}: {}", shown.id, text::progress_words(shown, per_second));
         }

@@ -82,10 +82,10 @@ fn stopped(signs: &ServiceSigns) -> Option<ServiceVerdict> {
     }
     if signs.is_removed {
         let why = match signs.waiting {
-            0 => "removed from the rule book".to_owned(),
+            0 => "no longer in the rule book".to_owned(),
             waiting => {
                 let waits = if waiting == 1 { "waits" } else { "wait" };
-                format!("removed from the rule book, {} {waits}", counted(waiting, "delivery"))
+                format!("no longer in the rule book, {} {waits}", counted(waiting, "delivery"))
             }
         };
         return Some(ServiceVerdict::new(HealthWord::Removed, why));
@@ -238,8 +238,8 @@ mod tests {
         let cases = [
             ("all succeeds",             good(),                                                             Healthy,  "all 100 attempts of the last minute succeeded"),
             ("paused before removed",    ServiceSigns { paused_since: paused, is_removed: true, ..good() },         Paused,   "paused"),
-            ("removed",                  ServiceSigns { is_removed: true, rows: vec![], ..good() },                 Removed,  "not in the rule book any more"),
-            ("removed, one waits",       ServiceSigns { is_removed: true, waiting: 1, ..good() },                   Removed,  "not in the rule book any more, and 1 delivery waits"),
+            ("removed",                  ServiceSigns { is_removed: true, rows: vec![], ..good() },                 Removed,  "no longer in the rule book"),
+            ("removed, one waits",       ServiceSigns { is_removed: true, waiting: 1, ..good() },                   Removed,  "no longer in the rule book, 1 delivery waits"),
             ("held before failing",      ServiceSigns { rows: held(), lately: lately(10, 10), ..good() },           Held,     "the circuit breaker of db is open"),
             ("one row of two is held",   ServiceSigns { rows: vec![row("mail", Some(open())), row("sms", None)], ..good() }, Degraded, "events of type mail wait: the circuit breaker of db is open"),
             ("half of it fails",         ServiceSigns { lately: lately(10, 5), ..good() },                          Failing,  "5 of 10 attempts in the last minute failed"),
@@ -251,8 +251,8 @@ mod tests {
             ("one in twenty",            ServiceSigns { lately: lately(20, 1), ..good() },                          Degraded, "1 of 20 attempts in the last minute failed"),
             ("one in twenty-one",        ServiceSigns { lately: lately(21, 1), ..good() },                          Healthy,  "1 of 21 attempts in the last minute failed"),
             ("a backlog of a minute",    ServiceSigns { waiting: 1, oldest_waiting_at: Some(at(4_940)), ..good() }, Healthy,  "all 100 attempts of the last minute succeeded"),
-            ("a second longer",          ServiceSigns { waiting: 1, oldest_waiting_at: Some(at(4_939)), ..good() }, Degraded, "the oldest delivery has waited for 61s"),
-            ("no row takes what waits",  ServiceSigns { waiting: 9, without_rule: 2, ..good() },                    Degraded, "2 deliveries wait that no row takes any more"),
+            ("a second longer",          ServiceSigns { waiting: 1, oldest_waiting_at: Some(at(4_939)), ..good() }, Degraded, "the oldest delivery has waited 61s"),
+            ("no row takes what waits",  ServiceSigns { waiting: 9, without_rule: 2, ..good() },                    Degraded, "2 deliveries wait without a matching row"),
             ("a dead letter",            ServiceSigns { dead: 1, ..good() },                                        Degraded, "1 dead letter is open"),
             ("failing before letters",   ServiceSigns { dead: 9, lately: lately(9, 9), ..good() },                  Failing,  "all 9 attempts in the last minute failed"),
         ];

@@ -151,16 +151,16 @@ impl ServiceFigures {
     responses((status = 200, description = "all services, including removed ones that still have deliveries or dead letters", body = ServicesResponse))
 )]
 pub(crate) async fn list(app: App, caller: ApiCaller) -> ApiResult {
-    let look = ServiceFigures::of(&app).await?;
+    let reading = ServiceFigures::of(&app).await?;
     let book = app.node.book();
     let mut services: Vec<ServiceJson> = Vec::new();
     for (queue, rules) in rules(&book) {
         if caller.sees(queue.service.as_str()) {
-            services.push(shown(&look, &queue, &rules));
+            services.push(shown(&reading, &queue, &rules));
         }
     }
-    for queue in look.removed().filter(|queue| caller.sees(queue.service.as_str())) {
-        services.push(shown(&look, queue, &[]));
+    for queue in reading.removed().filter(|queue| caller.sees(queue.service.as_str())) {
+        services.push(shown(&reading, queue, &[]));
     }
     VisibleAddresses::for_caller(&caller, &book).ok(&ServicesResponse { services })
 }
@@ -180,13 +180,13 @@ fn rules(book: &RuleBook) -> Vec<(QueueName, Vec<Resolved<'_>>)> {
     all
 }
 
-fn shown(look: &ServiceFigures, queue: &QueueName, rules: &[Resolved<'_>]) -> ServiceJson {
+fn shown(reading: &ServiceFigures, queue: &QueueName, rules: &[Resolved<'_>]) -> ServiceJson {
     let needs: BTreeSet<DependencyName> = rules.iter().map(|rule| rule.rule.dependency.clone()).collect();
-    let signs = look.signs(queue);
+    let signs = reading.signs(queue);
     let ServiceVerdict { word, why, since, until } = judge(&signs);
-    let counts = look.counts_of(queue);
-    let figures = look.snapshot.figures.queues.get(queue);
-    let (tally, nothing) = (look.tally_of(queue), Sketch::default());
+    let counts = reading.counts_of(queue);
+    let figures = reading.snapshot.figures.queues.get(queue);
+    let (tally, nothing) = (reading.tally_of(queue), Sketch::default());
     let took = figures.map_or(&nothing, |figures| &figures.took_finely);
     let first = rules.first();
     let target = first.map(|rule| &rule.target.endpoint);

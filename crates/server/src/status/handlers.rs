@@ -20,9 +20,9 @@ use crate::status::json::{
 use crate::webhooks::json::SourceStatus;
 
 /// Retries until no delivery seems stranded, and their interval.
-const LOOKS_MAX: usize = 10;
+const READINGS_MAX: usize = 10;
 
-const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
+const READ_AGAIN_AFTER: Duration = Duration::from_millis(10);
 
 /// State of the server, or of the services that the key is bound to.
 #[utoipa::path(
@@ -46,12 +46,12 @@ pub(crate) async fn status(app: App, caller: ApiCaller) -> ApiResult {
     VisibleAddresses::for_caller(&caller, &app.node.book()).ok(&shown)
 }
 
-fn with_health(look: &ServiceFigures, status: Status) -> Status {
+fn with_health(reading: &ServiceFigures, status: Status) -> Status {
     let judged = |service: ServiceStatus| {
-        let view = look.snapshot.queues.iter().find(|view| view.name.to_string() == service.name());
+        let view = reading.snapshot.queues.iter().find(|view| view.name.to_string() == service.name());
         let judgement = view.filter(|view| !is_own(view.name.service.as_str()));
         let Some(ServiceVerdict { word, why, since, until }) =
-            judgement.map(|view| judge(&look.signs(&view.name)))
+            judgement.map(|view| judge(&reading.signs(&view.name)))
         else {
             return service;
         };
@@ -62,7 +62,7 @@ fn with_health(look: &ServiceFigures, status: Status) -> Status {
 
 /// Without dead letters and sources.
 pub(crate) async fn read_status(app: &App) -> Result<Status, ApiError> {
-    let (status, stranded) = until_nothing_is_stranded(|| look(app)).await?;
+    let (status, stranded) = until_nothing_is_stranded(|| reading(app)).await?;
     Ok(Status {
         stranded,
         archive: app.archivist.status(app.node.now()).map(archive_json),
@@ -72,7 +72,7 @@ pub(crate) async fn read_status(app: &App) -> Result<Status, ApiError> {
     })
 }
 
-async fn look(app: &App) -> Result<(Status, u64), ApiError> {
+async fn reading(app: &App) -> Result<(Status, u64), ApiError> {
     let counts = app.node.read(|reader| reader.counts()).await?;
     let snapshot = app.snapshot().await?;
     Ok((status_json(&app.node, &snapshot, &counts), stranded(&snapshot, &counts)))
@@ -83,18 +83,18 @@ async fn look(app: &App) -> Result<(Status, u64), ApiError> {
 /// Store and engine are read one after the other, so a delivery between the two seems stranded for a moment;
 /// a real one is in every reading.
 pub(crate) async fn until_nothing_is_stranded<T, E, ServiceFigures>(
-    look: impl Fn() -> ServiceFigures,
+    reading: impl Fn() -> ServiceFigures,
 ) -> Result<(T, u64), E>
 where
     ServiceFigures: Future<Output = Result<(T, u64), E>>,
 {
-    let (mut seen, mut stranded) = look().await?;
-    for _ in 1..LOOKS_MAX {
+    let (mut seen, mut stranded) = reading().await?;
+    for _ in 1..READINGS_MAX {
         if stranded == 0 {
             break;
         }
-        tokio::time::sleep(LOOK_AGAIN_AFTER).await;
-        let (again, left) = look().await?;
+        tokio::time::sleep(READ_AGAIN_AFTER).await;
+        let (again, left) = reading().await?;
         (seen, stranded) = (again, stranded.min(left));
     }
     Ok((seen, stranded))

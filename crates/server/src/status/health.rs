@@ -48,10 +48,10 @@ pub(crate) struct HealthArgs {
     pub(crate) server: ServerArgs,
 }
 
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// Probes time out after a second by default.
-const LOOK_WITHIN: Duration = Duration::from_millis(800);
+const CHECK_WITHIN: Duration = Duration::from_millis(800);
 
 const LIVE_WITHIN: Duration = Duration::from_secs(5);
 
@@ -81,7 +81,7 @@ pub(crate) async fn live(app: App) -> ApiResult {
 pub(crate) async fn ready(app: App, peer: Option<Extension<Peer>>, headers: HeaderMap) -> ApiResult {
     let peer = peer.map(|Extension(peer)| peer);
     let reads_all = access::reads_all(&app, &headers, peer.as_ref()).await?;
-    let names = if reads_all { NameDetail::Told } else { NameDetail::Counted };
+    let names = if reads_all { NameDetail::Named } else { NameDetail::Counted };
     let mut health = app.node.health();
     // Ingress closes before the node does.
     health.stopping |= *app.closing.borrow();
@@ -101,14 +101,14 @@ pub(crate) async fn ready(app: App, peer: Option<Extension<Peer>>, headers: Head
 pub(crate) fn degraded(app: &App, status: &Status) -> Vec<DegradedJson> {
     let health = app.node.health();
     let all = [blockers(&health), remarks(&health), down_sources(&app.node), troubles(status)].concat();
-    shown(&all, NameDetail::Told)
+    shown(&all, NameDetail::Named)
 }
 
 /// Cached for a second.
 async fn read_health(app: &App) -> Arc<Vec<HealthProblem>> {
     let mut memo = app.health.0.lock().await;
     if let Some((at, troubles)) = memo.as_ref()
-        && at.elapsed() < LOOK_EVERY
+        && at.elapsed() < CHECK_EVERY
     {
         return Arc::clone(troubles);
     }
@@ -118,8 +118,8 @@ async fn read_health(app: &App) -> Arc<Vec<HealthProblem>> {
 }
 
 /// A failed or slow reading is a problem, too.
-async fn judged(look: impl Future<Output = Result<Status, ApiError>>) -> Vec<HealthProblem> {
-    match tokio::time::timeout(LOOK_WITHIN, look).await {
+async fn judged(reading: impl Future<Output = Result<Status, ApiError>>) -> Vec<HealthProblem> {
+    match tokio::time::timeout(CHECK_WITHIN, reading).await {
         Ok(Ok(status)) => troubles(&status),
         Ok(Err(_)) => vec![HealthProblem::new(HealthProblemKind::StoreUnread)],
         Err(_) => vec![HealthProblem::new(HealthProblemKind::StoreSlow)],
@@ -128,7 +128,7 @@ async fn judged(look: impl Future<Output = Result<Status, ApiError>>) -> Vec<Hea
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NameDetail {
-    Told,
+    Named,
     Counted,
 }
 
@@ -261,11 +261,11 @@ fn troubles(status: &Status) -> Vec<HealthProblem> {
     );
     for service in status.services.iter().filter(|service| !service.removed) {
         // A pause covers all channels and is shown once.
-        let is_told = |trouble: &HealthProblem| {
+        let is_known = |trouble: &HealthProblem| {
             trouble.kind == HealthProblemKind::ServicePaused
                 && trouble.about.as_ref() == Some(&service.service)
         };
-        if let Some(since) = service.paused_since.filter(|_| !found.iter().any(is_told)) {
+        if let Some(since) = service.paused_since.filter(|_| !found.iter().any(is_known)) {
             found.push(HealthProblem::about(HealthProblemKind::ServicePaused, &service.service, Some(since)));
         }
     }
@@ -324,7 +324,7 @@ fn troubles(status: &Status) -> Vec<HealthProblem> {
 
 /// One by one with names, or counts by kind.
 fn shown(troubles: &[HealthProblem], names: NameDetail) -> Vec<DegradedJson> {
-    if names == NameDetail::Told {
+    if names == NameDetail::Named {
         let words = |trouble: &HealthProblem| match &trouble.about {
             Some(about) => format!("{}: {about}", trouble.kind.one()),
             None => trouble.kind.one().to_owned(),
@@ -379,7 +379,7 @@ mod tests {
         Timestamp::from_nanos(seconds * 1_000_000_000)
     }
 
-    fn told(troubles: &[HealthProblem], names: NameDetail) -> Vec<String> {
+    fn texts(troubles: &[HealthProblem], names: NameDetail) -> Vec<String> {
         let lines = shown(troubles, names).into_iter();
         lines.map(|DegradedJson { what, why, since: _ }| format!("{what}: {why}")).collect()
     }
@@ -393,15 +393,15 @@ mod tests {
         #[rustfmt::skip]
         let cases = [
             ("all is well",  NodeHealth::default(),                                            vec![], vec![]),
-            ("failing",      NodeHealth { store_failing: failing, ..NodeHealth::default() },       vec!["store-failing: the store takes no writes: disk I/O error"], vec![]),
-            ("no room",      NodeHealth { disk_short: short, ..NodeHealth::default() },            vec!["disk-short: the disk is nearly full: 1 bytes are free, 2 must be"], vec![]),
+            ("failing",      NodeHealth { store_failing: failing, ..NodeHealth::default() },       vec!["store-failing: the store accepts no writes: disk I/O error"], vec![]),
+            ("no room",      NodeHealth { disk_short: short, ..NodeHealth::default() },            vec!["disk-short: the disk is nearly full: 1 bytes free, 2 required"], vec![]),
             ("at its end",   NodeHealth { stopping: true, ..NodeHealth::default() },               vec!["stopping: the server is shutting down"], vec![]),
             ("slow",         NodeHealth { store_slow: slow, ..NodeHealth::default() },             vec![], vec!["store-slow: the store is slow: a write took 2s"]),
-            ("an old book",  NodeHealth { book_refused: refused, ..NodeHealth::default() },        vec![], vec!["book-refused: a rule book was refused, and the old one holds: line 2"]),
+            ("an old book",  NodeHealth { book_refused: refused, ..NodeHealth::default() },        vec![], vec!["book-refused: invalid rule book rejected, the previous one stays active: line 2"]),
         ];
         for (name, health, unready, degraded) in cases {
-            assert_eq!(told(&blockers(&health), NameDetail::Told), unready, "{name}");
-            assert_eq!(told(&remarks(&health), NameDetail::Told), degraded, "{name}");
+            assert_eq!(texts(&blockers(&health), NameDetail::Named), unready, "{name}");
+            assert_eq!(texts(&remarks(&health), NameDetail::Named), degraded, "{name}");
         }
     }
 
@@ -420,7 +420,7 @@ mod tests {
 
     #[test]
     fn every_degraded_state_has_a_name() {
-        let ails = |state: &str| json!({ "name": "signing", "state": state, "since": "2025-10-21T11:20:00Z", "why": "away" });
+        let unfetched = |state: &str| json!({ "name": "signing", "state": state, "since": "2025-10-21T11:20:00Z", "why": "away" });
         let dependency =
             |state: &str| json!({ "dependencies": [{ "name": "shop", "breaker": state, "in_flight": 0 }] });
         let archive = |state: &str| json!({ "archive": { "state": state, "archived": 0, "skipped": 0, "behind_ms": 0 } });
@@ -450,20 +450,20 @@ mod tests {
             ("a removed service",  json!({ "services": [{ "service": "old", "waiting": 2, "delivered": 0, "dead": 0, "removed": true }] }),
                                                                                   vec!["service-removed: deliveries wait for a service removed from the rule book: old (2 waiting)"]),
             ("with nothing left",  json!({ "services": [{ "service": "old", "waiting": 0, "delivered": 0, "dead": 3, "removed": true }] }), vec![]),
-            ("an old secret",      json!({ "secrets": [ails("stale")] }),         vec!["secret-stale: a secret cannot be fetched, and the last value serves: signing"]),
-            ("no secret",          json!({ "secrets": [ails("gone")] }),          vec!["secret-gone: a secret has no value: signing"]),
-            ("old keys",           json!({ "issuer": ails("stale") }),            vec!["issuer-stale: the issuer's keys cannot be fetched, and the last ones serve: signing"]),
-            ("no keys",            json!({ "issuer": ails("gone") }),             vec!["issuer-gone: the issuer's keys cannot be had, and tokens are refused: signing"]),
-            ("an archive waits",   archive("waiting"),                            vec!["archive-waiting: the archive takes nothing, and events wait for it"]),
-            ("an archive is open", archive("open"),                               vec!["archive-open: the archive's breaker is open, and events are left out of it"]),
+            ("an old secret",      json!({ "secrets": [unfetched("stale")] }),         vec!["secret-stale: a secret cannot be fetched, its last value is used: signing"]),
+            ("no secret",          json!({ "secrets": [unfetched("gone")] }),          vec!["secret-gone: a secret has no value: signing"]),
+            ("old keys",           json!({ "issuer": unfetched("stale") }),            vec!["issuer-stale: the issuer's keys cannot be fetched, the last ones are used: signing"]),
+            ("no keys",            json!({ "issuer": unfetched("gone") }),             vec!["issuer-gone: the issuer's keys are unavailable, tokens are rejected: signing"]),
+            ("an archive waits",   archive("waiting"),                            vec!["archive-waiting: archive writes fail, events wait"]),
+            ("an archive is open", archive("open"),                               vec!["archive-open: the archive's circuit breaker is open, events are not archived"]),
             ("a schedule waits",   json!({ "schedules": [stuck] }),               vec!["schedule-waiting: a schedule cannot emit: daily"]),
             ("one by its times",   json!({ "schedules": [nameless] }),            vec!["schedule-waiting: a schedule cannot emit: 0 9 * * *"]),
-            ("nobody was told",    json!({ "services": [queue(OWN_SERVICE, Some("ops"), 1)] }),
-                                                                                  vec!["receiver-dead: a receiver could not be told of alerts: ops"]),
+            ("no receiver",        json!({ "services": [queue(OWN_SERVICE, Some("ops"), 1)] }),
+                                                                                  vec!["receiver-dead: an alert receiver is unreachable: ops"]),
             ("others were",        json!({ "services": [queue(OWN_SERVICE, Some("ops"), 0)] }), vec![]),
         ];
         for (name, more, expected) in cases {
-            assert_eq!(told(&troubles(&status(&more)), NameDetail::Told), expected, "{name}");
+            assert_eq!(texts(&troubles(&status(&more)), NameDetail::Named), expected, "{name}");
         }
     }
 
@@ -472,10 +472,10 @@ mod tests {
         let refused = async { Err(ApiError::internal()) };
         let hangs = std::future::pending::<Result<Status, ApiError>>();
         assert_eq!(
-            told(&judged(refused).await, NameDetail::Told),
+            texts(&judged(refused).await, NameDetail::Named),
             ["store-unread: the store cannot be read"]
         );
-        assert_eq!(told(&judged(hangs).await, NameDetail::Told), ["store-slow: the store is slow"]);
+        assert_eq!(texts(&judged(hangs).await, NameDetail::Named), ["store-slow: the store is slow"]);
         assert!(judged(async { Ok(status(&json!({}))) }).await.is_empty());
     }
 
@@ -491,8 +491,8 @@ mod tests {
             "secret-gone: a secret has no value: signing",
             "breaker-open: a breaker is open: mail",
         ];
-        assert_eq!(told(&troubles, NameDetail::Told), expected);
+        assert_eq!(texts(&troubles, NameDetail::Named), expected);
         let expected = ["breaker-open: 2 breakers are open", "secret-gone: a secret has no value"];
-        assert_eq!(told(&troubles, NameDetail::Counted), expected);
+        assert_eq!(texts(&troubles, NameDetail::Counted), expected);
     }
 }

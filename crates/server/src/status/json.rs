@@ -325,8 +325,8 @@ pub(crate) fn part_of(status: Status, services: &[String], book: &RuleBook) -> S
     }
 }
 
-pub(crate) fn unavailable_json((name, ailing): (String, UnavailableValue)) -> UnavailableJson {
-    let UnavailableValue { state, since, why } = ailing;
+pub(crate) fn unavailable_json((name, problem): (String, UnavailableValue)) -> UnavailableJson {
+    let UnavailableValue { state, since, why } = problem;
     UnavailableJson { name, state: state.as_str().to_owned(), since, why }
 }
 

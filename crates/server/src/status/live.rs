@@ -130,7 +130,7 @@ pub(crate) async fn live(app: App, Extension(peer): Extension<Peer>, caller: Api
         activities: app.node.activities(),
         closing: app.closing.clone(),
         caller,
-        told: 0,
+        sent: 0,
         left_out: 0,
         first: VecDeque::from([format!("retry: {RETRY_MS}\n")]),
         app: app.clone(),
@@ -154,7 +154,7 @@ struct LiveListener {
     activities: broadcast::Receiver<Arc<ActivityLine>>,
     closing: watch::Receiver<bool>,
     /// Activities sent since the last pulse.
-    told: u32,
+    sent: u32,
     /// Activities not sent since the last pulse.
     left_out: u64,
     /// Messages to send before anything else.
@@ -168,7 +168,7 @@ async fn next(listener: &mut LiveListener) -> Option<String> {
         return Some(first);
     }
     loop {
-        let heard = tokio::select! {
+        let received = tokio::select! {
             biased;
             _ = listener.closing.changed() => return None,
             changed = listener.beats.changed() => match (changed, listener.beats.borrow_and_update().clone()) {
@@ -186,15 +186,15 @@ async fn next(listener: &mut LiveListener) -> Option<String> {
         if !listener.caller.is_good(listener.app.node.now()) {
             return None;
         }
-        match heard {
+        match received {
             LiveMessage::Beat(beat) => {
                 let pulse = beat.pulse(&listener.caller, std::mem::take(&mut listener.left_out));
-                listener.told = 0;
+                listener.sent = 0;
                 return Some(message("pulse", &pulse));
             }
             LiveMessage::Activity(activity) if !may_see_line(&listener.caller, &activity) => {}
-            LiveMessage::Activity(activity) if listener.told < ACTIVITIES_PER_PULSE => {
-                listener.told += 1;
+            LiveMessage::Activity(activity) if listener.sent < ACTIVITIES_PER_PULSE => {
+                listener.sent += 1;
                 return Some(message("activity", &*activity));
             }
             LiveMessage::Activity(_) => listener.left_out += 1,
@@ -248,18 +248,18 @@ async fn tick(app: App) {
             }
         }
         // A failed reading skips a pulse; keep-alives continue.
-        let Ok(look) = ServiceFigures::of(&app).await else { continue };
+        let Ok(reading) = ServiceFigures::of(&app).await else { continue };
         let book = app.node.book();
         if layout.hash != book.hash() {
             layout = PulseLayout::of(&book);
         }
         if let Some(before) = &before {
-            let beat = PulseBeat::between(before, &look, &layout, &app.node.alerts());
+            let beat = PulseBeat::between(before, &reading, &layout, &app.node.alerts());
             app.live.beats.send_replace(Some(Arc::new(beat)));
         } else {
             ticks.reset_after(FIRST_PULSE_AFTER);
         }
-        before = Some(look);
+        before = Some(reading);
     }
 }
 

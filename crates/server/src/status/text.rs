@@ -24,7 +24,7 @@ const BEHIND_SHOWN_MS: u64 = 5_000;
 const REPLAYS_SHOWN_MAX: usize = 10;
 
 /// Problems with their own table or line on the page.
-const TOLD_ELSEWHERE: [&str; 10] = [
+const SHOWN_ELSEWHERE: [&str; 10] = [
     "stranded",
     "breaker-open",
     "service-paused",
@@ -102,7 +102,7 @@ fn verdict(status: &Status) -> String {
         || status.dependencies.iter().any(|dependency| dependency.breaker == "open")
         || status.services.iter().any(|service| service.health == Some(HealthWord::Failing))
         || status.schedules.iter().any(|schedule| schedule.waiting > 0 && schedule.trouble.is_some());
-    let needs_a_look = |service: &ServiceStatus| match service.health {
+    let needs_attention = |service: &ServiceStatus| match service.health {
         None | Some(HealthWord::Idle | HealthWord::Healthy) => {
             service.dead > 0 || service.removed || service.paused_since.is_some()
         }
@@ -121,7 +121,7 @@ fn verdict(status: &Status) -> String {
         || unavailable().next().is_some()
         || archive.is_some_and(|state| state != "well")
         || status.dependencies.iter().any(DependencyStatus::is_broken)
-        || status.services.iter().any(needs_a_look);
+        || status.services.iter().any(needs_attention);
     match (is_bad, is_doubtful) {
         (true, _) => style::error("✗"),
         (false, true) => style::warning("!"),
@@ -130,7 +130,7 @@ fn verdict(status: &Status) -> String {
 }
 
 fn troubled(status: &Status) -> impl Iterator<Item = &DegradedJson> {
-    status.degraded.iter().filter(|trouble| !TOLD_ELSEWHERE.contains(&trouble.what.as_str()))
+    status.degraded.iter().filter(|trouble| !SHOWN_ELSEWHERE.contains(&trouble.what.as_str()))
 }
 
 /// Whether it needs no immediate action.

@@ -7,7 +7,7 @@ use crate::status::json::Status;
 use crate::terminal::spark::spark;
 use crate::terminal::style;
 
-const LOOKS_MAX: usize = 31;
+const SAMPLES_MAX: usize = 31;
 
 /// Latest last.
 #[derive(Default)]
@@ -24,14 +24,14 @@ struct StatusSample {
 
 impl StatusWatch {
     pub(crate) fn note(&mut self, status: &Status, at: Instant) {
-        let look = StatusSample {
+        let sample = StatusSample {
             at,
             accepted: status.events,
             dead: status.services.iter().map(|service| service.dead).sum(),
             delivered: status.services.iter().map(|service| (service.name(), service.delivered)).collect(),
         };
-        self.0.push_back(look);
-        if self.0.len() > LOOKS_MAX {
+        self.0.push_back(sample);
+        if self.0.len() > SAMPLES_MAX {
             self.0.pop_front();
         }
     }
@@ -41,15 +41,15 @@ impl StatusWatch {
             let (rate, trend) = self.show(count);
             format!("{rate}/s {word} {}", style::info(trend))
         };
-        let is_told = self.0.back().is_some_and(|look| look.accepted.is_some());
-        let accepted = is_told.then(|| part("accepted", &|look| look.accepted.unwrap_or_default()));
-        let delivered = part("delivered", &|look| look.delivered.values().sum());
-        let dead = part("dead", &|look| look.dead);
+        let has_events = self.0.back().is_some_and(|sample| sample.accepted.is_some());
+        let accepted = has_events.then(|| part("accepted", &|sample| sample.accepted.unwrap_or_default()));
+        let delivered = part("delivered", &|sample| sample.delivered.values().sum());
+        let dead = part("dead", &|sample| sample.dead);
         accepted.into_iter().chain([delivered, dead]).collect::<Vec<_>>().join("   ")
     }
 
     pub(crate) fn of_service(&self, name: &str) -> (String, String) {
-        self.show(&|look| look.delivered.get(name).copied().unwrap_or_default())
+        self.show(&|sample| sample.delivered.get(name).copied().unwrap_or_default())
     }
 
     fn show(&self, count: &dyn Fn(&StatusSample) -> u64) -> (String, String) {
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn rates_are_those_between_the_last_two_looks() {
         let start = Instant::now();
-        let look = |seconds: u64, accepted: u64, delivered: u64| {
+        let sample = |seconds: u64, accepted: u64, delivered: u64| {
             let delivered = BTreeMap::from([("billing".to_owned(), delivered)]);
             StatusSample {
                 at: start + Duration::from_secs(seconds),
@@ -92,12 +92,12 @@ mod tests {
         #[rustfmt::skip]
         let cases = [
             ("nothing yet",       vec![],                                                 ("–", "")),
-            ("one look",          vec![look(1, 0, 7)],                                    ("–", "")),
-            ("two",               vec![look(1, 0, 7), look(3, 0, 10)],                    ("1.5", "█")),
-            ("at rest",           vec![look(1, 0, 7), look(2, 0, 7)],                     ("0", "·")),
-            ("many",              vec![look(1, 0, 0), look(2, 0, 50), look(3, 0, 850)],   ("800", "▁█")),
-            ("fewer than before", vec![look(1, 0, 9), look(2, 0, 4)],                     ("0", "·")),
-            ("at the same time",  vec![look(1, 0, 4), look(1, 0, 9)],                     ("0", "█")),
+            ("one sample",          vec![sample(1, 0, 7)],                                    ("–", "")),
+            ("two",               vec![sample(1, 0, 7), sample(3, 0, 10)],                    ("1.5", "█")),
+            ("at rest",           vec![sample(1, 0, 7), sample(2, 0, 7)],                     ("0", "·")),
+            ("many",              vec![sample(1, 0, 0), sample(2, 0, 50), sample(3, 0, 850)],   ("800", "▁█")),
+            ("fewer than before", vec![sample(1, 0, 9), sample(2, 0, 4)],                     ("0", "·")),
+            ("at the same time",  vec![sample(1, 0, 4), sample(1, 0, 9)],                     ("0", "█")),
         ];
         for (name, looks, (rate, trend)) in cases {
             let watch = StatusWatch(looks.into());

@@ -68,7 +68,7 @@ pub(crate) enum ArchiveFormat {
     Json,
 }
 
-const TOLD_MAX: usize = 10;
+const LISTED_MAX: usize = 10;
 
 pub(crate) fn get(args: &ArchiveGetArgs) -> anyhow::Result<()> {
     let folder = folder_of(args)?;
@@ -115,7 +115,7 @@ fn find(archive: &std::path::Path, args: &ArchiveGetArgs) -> anyhow::Result<Vec<
         found.damaged.extend(damaged);
     }
     let ArchiveMatches { mut kept, damaged } = found;
-    for damaged in damaged.iter().take(TOLD_MAX) {
+    for damaged in damaged.iter().take(LISTED_MAX) {
         anstream::eprintln!("{}: {}", style::warning("skipped"), plain(damaged));
     }
     kept.retain(|kept| args.source.as_ref().is_none_or(|source| kept.source == *source));
@@ -129,7 +129,7 @@ fn one(
 ) -> Result<ArchivedEvent, CommandRefusal> {
     if found.len() > 1 {
         let one_source = found.iter().all(|kept| kept.source == found[0].source);
-        let each = found.iter().take(TOLD_MAX).map(|kept| {
+        let each = found.iter().take(LISTED_MAX).map(|kept| {
             let ArchivedEvent { source, receipt, received_at, .. } = kept;
             format!("\n  {}  {received_at}  {}", plain(receipt), plain(source))
         });

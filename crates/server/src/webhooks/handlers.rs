@@ -64,13 +64,13 @@ pub(crate) struct Webhooks {
     hooks: WebhookSources,
     secrets: Secrets,
     limiter: Arc<Limiter>,
-    strangers: Arc<FailedLogins>,
+    bad_signatures: Arc<FailedLogins>,
 }
 
 impl Webhooks {
     pub(crate) fn new(book: &Arc<RuleBook>, secrets: Secrets, limiter: Arc<Limiter>) -> Self {
-        let strangers = Arc::default();
-        Self { hooks: WebhookSources::new(book), secrets, limiter, strangers }
+        let bad_signatures = Arc::default();
+        Self { hooks: WebhookSources::new(book), secrets, limiter, bad_signatures }
     }
 
     fn admit(&self, hook: &WebhookSource, now: Timestamp) -> Result<Option<Allowed>, WebhookRefusal> {
@@ -88,7 +88,7 @@ impl Webhooks {
         if turned.answered != WebhookResponse::Unauthorized {
             return turned;
         }
-        match self.strangers.note(&address_group(Some(peer.0)), now) {
+        match self.bad_signatures.note(&address_group(Some(peer.0)), now) {
             Ok(()) => turned,
             // Counted by its real cause, whatever is answered.
             Err(too_many) => WebhookRefusal { error: rate::refusal(&too_many), ..turned },

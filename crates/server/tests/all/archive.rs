@@ -41,7 +41,7 @@ fn what_was_sent_is_kept_byte_for_byte_and_outlives_the_store() {
     assert_eq!((&status["state"], &status["skipped"]), (&Value::from("well"), &Value::from(0)), "{status}");
     let url = format!("http://{}", server.client.address);
     let shown = folder.run(&["status", "--server", &url]).printed();
-    assert!(shown.contains("✓ archive: 1 event kept\n"), "{shown}");
+    assert!(shown.contains("✓ archive: 1 event archived\n"), "{shown}");
     server.stop().assert_calm();
 
     fs::remove_dir_all(folder.path("data")).expect("it is there");
@@ -83,7 +83,7 @@ fn an_archive_that_takes_nothing_holds_up_nobody_and_catches_up() {
     until("it is seen", || (server.status()["archive"]["state"] == "waiting").then_some(()));
     let url = format!("http://{}", server.client.address);
     let shown = folder.run(&["status", "--server", &url]).printed();
-    assert!(shown.contains("! archive: it takes nothing") && shown.contains("access denied"), "{shown}");
+    assert!(shown.contains("! archive: writes fail") && shown.contains("access denied"), "{shown}");
     assert!(server.err.so_far().contains("archive access denied"), "{}", server.err.so_far());
     fs::remove_file(folder.path("archive")).expect("it is there");
     assert_eq!(archived(&folder, "early"), "{\"id\":\"early\"}");

@@ -66,7 +66,7 @@ fn a_folder_that_goes_away_takes_no_more_events() {
             "{name}: {details}"
         );
         assert!(details["because"][0]["why"].to_string().contains("deleted, moved or replaced"), "{details}");
-        let line = server.err.wait_for("the store takes no writes");
+        let line = server.err.wait_for("store writes failing");
         assert!(line.contains("ERROR") && line.contains("deleted, moved or replaced"), "{name}: {line}");
         assert!(!line.contains("nothing is lost"), "{name}: only the files could tell: {line}");
         assert_eq!(server.get("/healthz").status, 200, "{name}: a restart would begin with nothing");

@@ -325,7 +325,7 @@ fn every_route_knows_every_role() {
             assert!(status < 500, "{method} {path} as {role}: {status} {body}");
             if !may && method != "HEAD" {
                 let needed = allowed.replace(' ', " or ");
-                assert!(body.contains(&format!("one needs the role {needed} to ")), "{body}");
+                assert!(body.contains(&format!("role {needed} required to ")), "{body}");
             }
         }
     }

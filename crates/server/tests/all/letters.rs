@@ -414,10 +414,10 @@ fn who_waits_behind_a_dead_letter_is_told_which() {
     stage.server.accept("orders.placed", "2", "a");
     let letter = stage.id_of("1");
     let why = stage.run(&["why", &stage.id_of("2")]).printed();
-    assert!(why.contains(&format!("the dead letter {letter} holds its session")), "{why}");
+    assert!(why.contains(&format!("the dead letter {letter} blocks its session")), "{why}");
     assert!(why.contains(&format!("redrive dlq skip {}", &letter[..8])), "{why}");
     let status = stage.run(&["status"]).printed();
-    assert!(status.contains("1 session is held by a dead letter: 1 delivery waits behind it"), "{status}");
+    assert!(status.contains("1 session is blocked by a dead letter: 1 delivery waits behind it"), "{status}");
     stage.mended.store(true, Ordering::SeqCst);
     stage.run(&["dlq", "replay", &letter]).printed();
     stage.server.until("2", "delivered");

@@ -81,7 +81,7 @@ fn what_waits_for_a_removed_service_is_reported_and_can_end_as_dead_letters() {
     let listed = run(&["removed"]).printed();
     assert!(listed.contains("old") && listed.contains("redrive removed move old --to SERVICE"), "{listed}");
     let status = run(&["status"]).printed();
-    assert!(status.contains("removed: not in the rule book any more, and 50 deliveries wait"), "{status}");
+    assert!(status.contains("removed: no longer in the rule book, 50 deliveries wait"), "{status}");
 
     let some = run(&["removed", "dead-letter", "old", "--limit", "25", "--note", "gone"]).printed();
     assert!(some.contains("25 deliveries turned into dead letters, 25 left"), "{some}");
@@ -221,7 +221,7 @@ fn assert_ways_out(folder: &Folder, server: &Server, target: &Target) {
     let url = format!("http://{}", server.client.address);
     let run = |arguments: &[&str]| folder.run(&[arguments, &["--server", &url]].concat());
     let listed = run(&["removed"]).printed();
-    assert!(listed.contains("rows that took these events") && listed.contains("text/sms"), "{listed}");
+    assert!(listed.contains("rows for these events") && listed.contains("text/sms"), "{listed}");
     let id = server.delivery("o-1")["id"].clone();
     let why = run(&["why", id.as_str().expect("an id")]).printed();
     assert!(why.contains("redrive removed move mail --to SERVICE"), "{why}");

@@ -34,7 +34,7 @@ fn a_server_that_went_away_is_waited_for() {
     let server = Scripted::new(replies);
     let (told, said) = tail(&["tail", "--format", "json", "--server", server.url()], 2, 2);
     assert_eq!(told, format!("{first}{second}"), "programs get what we do not know");
-    assert!(said.contains("— connected again; what happened in between is not shown\n"), "{said}");
+    assert!(said.contains("— reconnected; activity in between is not shown\n"), "{said}");
 }
 
 #[test]

@@ -39,21 +39,21 @@ pub(crate) fn page(delivery: &DeliveryJson, now: Timestamp) -> String {
         style::dim(format!("event {event}, accepted at {}", moment(delivery.accepted_at)))
     );
     let mut book = None;
-    for told in &delivery.stories {
-        attempt(&mut out, told, delivery.accepted_at);
+    for recorded in &delivery.stories {
+        attempt(&mut out, recorded, delivery.accepted_at);
         // A rule book changed in between explains inconsistencies.
-        if book.is_some_and(|book| book != told.story.book) {
-            note(&mut out, &format!("under a different rule book: {:016x}", told.story.book));
+        if book.is_some_and(|book| book != recorded.story.book) {
+            note(&mut out, &format!("under a different rule book: {:016x}", recorded.story.book));
         }
-        book = Some(told.story.book);
+        book = Some(recorded.story.book);
     }
     let _ = writeln!(out, "\n{}", end(delivery, now));
     out.push_str(&next_steps(&steps(delivery)));
     out
 }
 
-fn attempt(out: &mut String, told: &AttemptJson, accepted_at: Timestamp) {
-    let story = &told.story;
+fn attempt(out: &mut String, recorded: &AttemptJson, accepted_at: Timestamp) {
+    let story = &recorded.story;
     let at = show_wait(story.started_at.since(accepted_at));
     let took = took(story.took_nanos);
     let what = match &story.end {
@@ -82,10 +82,10 @@ fn attempt(out: &mut String, told: &AttemptJson, accepted_at: Timestamp) {
             let code = style::dim(plain(code.as_str()));
             let by = style::dim(classified(story));
             field(out, "category", &format!("{} {code}  {by}", attempt_text::category(*category)));
-            if let Some(line) = &told.classified_line {
+            if let Some(line) = &recorded.classified_line {
                 note(out, &quoted(line));
             }
-            field(out, "rule", &rule(story.reaction_at, told.reaction_line.as_deref()));
+            field(out, "rule", &rule(story.reaction_at, recorded.reaction_line.as_deref()));
         }
         AttemptEnd::Held { by } => {
             field(out, "when", &moment(story.started_at));
@@ -262,7 +262,10 @@ fn death_line(death: &DeadLetterCauseJson) -> String {
 
 /// The server's words, with times in the local format.
 pub(crate) fn outlook(delivery: &DeliveryJson, now: Timestamp) -> String {
-    delivery.waits.as_ref().map_or_else(|| "no reason given by the server".to_owned(), |waits| wait(waits, now))
+    delivery
+        .waits
+        .as_ref()
+        .map_or_else(|| "no reason given by the server".to_owned(), |waits| wait(waits, now))
 }
 
 pub(crate) fn wait(waits: &WaitJson, now: Timestamp) -> String {
@@ -276,14 +279,17 @@ fn steps(delivery: &DeliveryJson) -> Vec<(String, &'static str)> {
     let queue = shell_word(&queue_of(delivery));
     let event_type = shell_word(&delivery.event_type);
     let watch = (format!("redrive tail --service {service}"), "shows its activity live");
-    let event =
-        (format!("redrive show {}", shell_word(&delivery.receipt)), "shows the event and its other deliveries");
+    let event = (
+        format!("redrive show {}", shell_word(&delivery.receipt)),
+        "shows the event and its other deliveries",
+    );
     match delivery.state {
         DeliveryStateJson::Delivered | DeliveryStateJson::Skipped | DeliveryStateJson::Purged => vec![event],
         DeliveryStateJson::Superseded => {
-            let by = delivery.superseded_by.as_deref().map(|receipt| {
-                (format!("redrive show {}", shell_word(receipt)), "shows the edited event")
-            });
+            let by = delivery
+                .superseded_by
+                .as_deref()
+                .map(|receipt| (format!("redrive show {}", shell_word(receipt)), "shows the edited event"));
             by.into_iter().chain([event]).collect()
         }
         DeliveryStateJson::Pending => vec![event, watch],
@@ -323,8 +329,7 @@ fn steps(delivery: &DeliveryJson) -> Vec<(String, &'static str)> {
 
 /// Commands that show or end a hold.
 fn release(waits: Option<&WaitJson>, service: &str, queue: &str) -> Vec<(String, &'static str)> {
-    let status =
-        || ("redrive status".to_owned(), "shows open breakers and paused services");
+    let status = || ("redrive status".to_owned(), "shows open breakers and paused services");
     let breakers = |good_for| ("redrive breakers".to_owned(), good_for);
     let Some(waits) = waits else { return vec![status()] };
     match waits.on {
@@ -370,8 +375,8 @@ fn replay_command(delivery: &DeliveryJson) -> String {
 /// Answers in the form of `redrive try`; `None` if they cannot be expressed.
 fn answers(stories: &[AttemptJson]) -> Option<String> {
     let mut words: Vec<(String, usize)> = Vec::new();
-    for told in stories.iter().filter(|told| told.story.is_attempt()) {
-        let word = answer(&told.story)?;
+    for recorded in stories.iter().filter(|recorded| recorded.story.is_attempt()) {
+        let word = answer(&recorded.story)?;
         match words.last_mut() {
             Some((last, times)) if *last == word => *times += 1,
             Some(_) | None => words.push((word, 1)),

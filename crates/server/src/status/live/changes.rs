@@ -64,15 +64,15 @@ struct DependencyBeat {
 impl PulseBeat {
     pub(crate) fn between(
         before: &ServiceFigures,
-        look: &ServiceFigures,
+        reading: &ServiceFigures,
         layout: &PulseLayout,
         alerts: &AlertsView,
     ) -> Self {
-        let took = look.at.since(before.at);
-        let queues = layout.queues.iter().chain(look.removed()).map(|name| {
-            let tally = look.tally_of(name).since(&before.tally_of(name));
-            let signs = look.signs(name);
-            let counts = look.counts_of(name);
+        let took = reading.at.since(before.at);
+        let queues = layout.queues.iter().chain(reading.removed()).map(|name| {
+            let tally = reading.tally_of(name).since(&before.tally_of(name));
+            let signs = reading.signs(name);
+            let counts = reading.counts_of(name);
             let pulse = ServicePulse {
                 service: name.service.to_string(),
                 channel: name.channel.as_ref().map(ToString::to_string),
@@ -92,7 +92,7 @@ impl PulseBeat {
             }
         });
         let dependencies = layout.dependencies.iter().map(|(name, declared)| {
-            let view = look.snapshot.dependencies.iter().find(|view| view.name == *name);
+            let view = reading.snapshot.dependencies.iter().find(|view| view.name == *name);
             DependencyBeat {
                 services: declared.queues.iter().map(|queue| queue.service.to_string()).collect(),
                 pulse: DependencyPulse {
@@ -102,15 +102,15 @@ impl PulseBeat {
                 },
             }
         });
-        let accepted = |look: &ServiceFigures| look.snapshot.figures.intake.accepted;
+        let accepted = |reading: &ServiceFigures| reading.snapshot.figures.intake.accepted;
         Self {
-            at: look.at,
+            at: reading.at,
             took,
-            accepted: accepted(look).saturating_sub(accepted(before)),
-            calls: look.snapshot.calls,
+            accepted: accepted(reading).saturating_sub(accepted(before)),
+            calls: reading.snapshot.calls,
             firing_alerts: alerts.alerts.iter().filter(|alert| alert.state == AlertState::Firing).count()
                 as u64,
-            causes: look
+            causes: reading
                 .causes
                 .iter()
                 .map(|(service, causes)| (service.to_string(), causes.len() as u64))

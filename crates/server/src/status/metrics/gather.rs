@@ -108,14 +108,14 @@ async fn snapshot(node: Node) -> Result<Snapshot, NoPart> {
 }
 
 async fn stock(node: Node) -> Result<StoreTotals, NoPart> {
-    let look = || async {
+    let reading = || async {
         let read = node.read(|reader| Ok((reader.counts()?, open_replays_of(reader)?, reader.bytes()?)));
         let (counts, open_replays, bytes) = read.await.map_err(|error| in_words(&error))?;
         // Without an engine nothing is known to be stranded.
         let left = node.snapshot().await.map_or(0, |snapshot| stranded(&snapshot, &counts));
         Ok((StoreTotals { counts, stranded: left, open_replays, bytes }, left))
     };
-    let (stock, stranded) = until_nothing_is_stranded(look).await?;
+    let (stock, stranded) = until_nothing_is_stranded(reading).await?;
     Ok(StoreTotals { stranded, ..stock })
 }
 

@@ -63,9 +63,9 @@ fn those_who_show_bad_keys_are_told_of_and_slowed_down_and_good_keys_are_not() {
     assert_eq!(get(&server, "/v1/status", &admin).status, 200, "nobody can keep others out");
     let told = tail.wait_for("\"what\":\"security\"");
     assert!(told.contains("127.0.0.1") && !told.contains(&bad), "{told}");
-    let log = server.err.wait_for("bad keys were shown");
+    let log = server.err.wait_for("authentication failed");
     assert!(log.contains("127.0.0.1"), "{log}");
-    let lines = server.err.so_far().lines().filter(|line| line.contains("bad keys were shown")).count();
+    let lines = server.err.so_far().lines().filter(|line| line.contains("authentication failed")).count();
     assert!(lines < 20, "one line a second, not one for each: {lines}");
     server.stop().assert_calm();
 }
@@ -340,7 +340,7 @@ fn a_key_for_a_service_is_told_what_it_is_good_for() {
     let cases: [(&[&str], &[&str]); 4] = [
         (&["audit"],                                 &["bound to services", "`redrive why --last --service mine`"]),
         (&["why", "--last"],                         &["which of them is meant", "services        mine", "with --service NAME"]),
-        (&["why", "--last", "--service", "other"],   &["the key is not for the service `other`", "services        mine"]),
+        (&["why", "--last", "--service", "other"],   &["the key has no access to the service `other`", "services        mine"]),
         (&["send", "mine.came"],                     &["must also be bound to sources", "--source SOURCE"]),
     ];
     for (arguments, expected) in cases {
