@@ -17,7 +17,6 @@ pub(crate) struct DependenciesResponse {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct DependencyJson {
     pub name: String,
-    /// Its kind.
     pub kind: String,
     /// State of its breaker.
     pub state: BreakerState,

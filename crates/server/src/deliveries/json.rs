@@ -157,7 +157,6 @@ pub(crate) enum WaitCause {
     CrashCheck,
     /// The server, which is shutting down.
     Shutdown,
-    /// Its turn.
     Turn,
     /// A running attempt.
     Running,

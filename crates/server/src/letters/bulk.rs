@@ -70,7 +70,7 @@ pub(crate) struct AgeKeys {
 
 /// Deletes dead letters.
 ///
-/// A long purge streams its progress, one JSON line each, as in the schema `PurgeShown`; the last has `done`.
+/// A long purge streams its progress, one JSON line each, as in the schema `PurgeResponse`; the last has `done`.
 #[utoipa::path(
     post, path = "/v1/dead-letters/purge", operation_id = "purgeDeadLetters", tag = "dead letters",
     request_body(content = PurgeRequest, example = json!({ "service": "billing", "older_than": "7d", "dry_run": true })),
@@ -217,7 +217,7 @@ pub(crate) async fn import(app: App, caller: ApiCaller, headers: HeaderMap, body
 #[utoipa::path(
     get, path = "/v1/dead-letters/export", operation_id = "exportDeadLetters", tag = "dead letters",
     params(QueryKeys<FilterKeys>, ("form" = inline(Option<LetterFormat>), Query, description = "form of each letter; default: `dead_letter.form` of the rule book")),
-    responses((status = 200, description = "one JSON line per letter, as in the schema `LetterWritten`; aborted if the store fails", body = String, content_type = "application/x-ndjson"))
+    responses((status = 200, description = "one JSON line per letter, as in the schema `LetterDocument`; aborted if the store fails", body = String, content_type = "application/x-ndjson"))
 )]
 pub(crate) async fn export(
     app: App,

@@ -343,7 +343,7 @@ impl WatchUntil {
 #[utoipa::path(
     get, path = "/v1/replays/{id}/progress", operation_id = "watchReplay", tag = "replays",
     params(("id" = u64, Path, description = "replay number", example = 1), ("until" = inline(Option<WatchUntil>), Query, description = "default: its end")),
-    responses((status = 200, description = "each message is as in the schema `ReplayShown`", body = String, content_type = "text/event-stream"))
+    responses((status = 200, description = "each message is as in the schema `ReplayJson`", body = String, content_type = "text/event-stream"))
 )]
 pub(crate) async fn progress(
     app: App,

@@ -82,11 +82,11 @@ async fn reading(app: &App) -> Result<(Status, u64), ApiError> {
 ///
 /// Store and engine are read one after the other, so a delivery between the two seems stranded for a moment;
 /// a real one is in every reading.
-pub(crate) async fn until_nothing_is_stranded<T, E, ServiceFigures>(
-    reading: impl Fn() -> ServiceFigures,
+pub(crate) async fn until_nothing_is_stranded<T, E, R>(
+    reading: impl Fn() -> R,
 ) -> Result<(T, u64), E>
 where
-    ServiceFigures: Future<Output = Result<(T, u64), E>>,
+    R: Future<Output = Result<(T, u64), E>>,
 {
     let (mut seen, mut stranded) = reading().await?;
     for _ in 1..READINGS_MAX {

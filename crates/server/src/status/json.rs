@@ -146,7 +146,6 @@ pub(crate) struct ScheduleStatus {
     /// Name of the source; absent for scheduled replays of dead letters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Type of its events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event_type: Option<String>,
     pub cron: String,

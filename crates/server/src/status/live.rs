@@ -118,7 +118,7 @@ impl LiveHub {
 /// Streams a pulse every second, and activity as it occurs.
 #[utoipa::path(
     get, path = "/v1/live", operation_id = "live", tag = "operating",
-    responses((status = 200, description = "server-sent events: `pulse` every second with a `Pulse`, and `activity` with an `Activity`, at most 50 per second", body = String, content_type = "text/event-stream"))
+    responses((status = 200, description = "server-sent events: `pulse` every second with a `Pulse`, and `activity` with an `ActivityLine`, at most 50 per second", body = String, content_type = "text/event-stream"))
 )]
 pub(crate) async fn live(app: App, Extension(peer): Extension<Peer>, caller: ApiCaller) -> ApiResult {
     let place = app.live.place(&caller, peer)?;
@@ -289,7 +289,6 @@ pub(crate) struct Pulse {
     pub oldest_waiting_at: Option<Timestamp>,
     /// Dead letters.
     pub dead: u64,
-    /// Failure groups.
     pub failure_groups: u64,
     /// Calls in flight.
     pub in_flight: u64,

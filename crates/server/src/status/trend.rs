@@ -25,7 +25,6 @@ pub(crate) struct TrendKeys {
     /// Of this service with its channels, or of `service/channel`.
     #[schema(min_length = 1)]
     service: Option<String>,
-    /// Of this dependency.
     #[schema(min_length = 1)]
     dependency: Option<String>,
 }

@@ -12,7 +12,6 @@ pub(crate) struct MetricsJson {
     pub state: MetricsState,
     /// Time of the oldest part.
     pub at: Timestamp,
-    /// Its age.
     pub age_ms: u64,
     /// Missing parts: `engine`, `counts` or `oldest`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
