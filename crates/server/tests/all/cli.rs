@@ -131,7 +131,7 @@ fn a_server_that_is_not_there_is_tried_again_and_then_told() {
     let run = folder.run(&["backup", "copy", "--server", &nowhere]);
     assert_eq!(run.code, 3, "{}", run.stderr);
     assert!(
-        run.stderr.contains("there is no store in redrive-data either: nothing answers at"),
+        run.stderr.contains("no server, and no store in redrive-data: nothing answers at"),
         "{}",
         run.stderr
     );
@@ -223,7 +223,7 @@ fn what_cannot_be_asked_is_wrong_use() {
         ("no such authority", &["status", "--server", "https://localhost", "--ca", "none.pem"], "could not read none.pem"),
         ("no JSON",          &["send", "note.taken", "buy milk"],                 "redrive send note.taken 'buy milk' --content-type text/plain"),
         ("data twice",       &["send", "a.b", "{}", "--file", "x.json"],          "cannot be used with"),
-        ("no such file",     &["send", "a.b", "--file", "none.json"],             "could not open none.json"),
+        ("no such file",     &["send", "a.b", "--file", "none.json"],             "cannot open none.json"),
         ("none",             &["send", "a.b", "--count", "0"],                    "0 is not in 1..=1000000"),
         ("no delivery",      &["why"],                                            "<DELIVERY>"),
         ("two headers",      &["send", "a.b", "x", "--content-type", "text/plain\r\nx: y"], "this cannot be asked of a server: "),
@@ -241,14 +241,14 @@ fn an_event_is_sent_as_it_was_typed() {
     let reply = || [Reply::json(202, &accepted(2))];
     let (run, requests) = against(reply(), &["send", "orders.placed", r#"{"n": 1.0}"#]);
     assert_snapshot!(run.printed(), @r"
-    ✓ orders.placed is safe
+    ✓ accepted orders.placed (on disk)
       id        order-42
       receipt   9e3779b97f4a7c15
-      goes to   2 services
+      routed to 2 services
 
     Next:
       redrive show 9e3779b97f4a7c15
-          shows what becomes of it
+          shows its deliveries
     ");
     assert!(requests[0].starts_with("POST /v1/events/orders.placed HTTP/1.1\n"), "{requests:?}");
     assert!(requests[0].ends_with("\n\n{\"n\": 1.0}"), "{requests:?}");
@@ -292,14 +292,14 @@ fn several_events_go_over_one_connection_and_each_has_an_id() {
 fn what_nobody_wants_and_what_came_before_is_said() {
     let (run, _) = against([Reply::json(202, &accepted(0))], &["send", "orders.placed"]);
     assert_snapshot!(run.printed(), @r"
-    ✓ orders.placed is safe
+    ✓ accepted orders.placed (on disk)
       id        order-42
       receipt   9e3779b97f4a7c15
-      goes to   nobody: no rule matches, stored as unrouted
+      routed to none: no rule matches, stored as unrouted
 
     Next:
       redrive show 9e3779b97f4a7c15
-          shows what becomes of it
+          shows its deliveries
     ");
     let mut again = accepted(1);
     again["duplicate"] = json!(true);
@@ -308,11 +308,11 @@ fn what_nobody_wants_and_what_came_before_is_said() {
     ! orders.placed is a duplicate: not delivered again
       id        order-42
       receipt   9e3779b97f4a7c15
-      goes to   1 service
+      routed to 1 service
 
     Next:
       redrive show 9e3779b97f4a7c15
-          shows what becomes of it
+          shows its deliveries
     ");
 }
 
@@ -385,7 +385,7 @@ fn an_event_that_nobody_wants_is_shown_as_such() {
       two
       lines [2J
 
-    ! nobody wants it
+    ! unrouted
 
     Next:
       redrive try a.b
@@ -465,7 +465,7 @@ fn a_dead_letter_tells_its_whole_story() {
       category  transient SERVICE_UNAVAILABLE  (default classification)
       rule      on_failure: { transient: standard, 503: aggressive }  (line 9)
       verdict   retry in 351ms, at 2025-10-21T14:30:00.364Z
-                retry 1 of 3 by aggressive; 1 of 5 in all; backoff 352ms with its
+                retry 1 of 3 by aggressive; 1 of 5 in total; backoff 352ms with
                 jitter; window 364ms of 15s; deadline 364ms of 1h
 
     attempt 2  at 364ms  429 Too Many Requests: quota
@@ -473,9 +473,9 @@ fn a_dead_letter_tells_its_whole_story() {
       category  rate-limited RATE_LIMITED  (default classification)
       rule      default rule  (not in the rule book)
       verdict   retry in 1m, at 2025-10-21T14:31:00.377Z
-                retry 1 of 3 by upstream; 1 of 5 in all; backoff 5s;
+                retry 1 of 3 by upstream; 1 of 5 in total; backoff 5s;
                 Retry-After 1m; window 364ms of 15s; deadline 364ms of 1h
-                they asked for it, so it uses up `hold_max` (1m of 1d), not the
+                requested by the target, so it counts towards `hold_max` (1m of 1d), not the
                 window
 
     held  at 1m  no attempt
@@ -508,7 +508,7 @@ fn a_dead_letter_tells_its_whole_story() {
       redrive show 9e3779b97f4a7c15
           shows the event and its other deliveries
       redrive rules billing/email orders.placed
-          shows what the rule book says now
+          shows the current rules
       redrive try orders.placed --service billing/email --answers 503,429:60,404,timeout
           applies the same failures to the current rule book
     "#);
@@ -567,7 +567,7 @@ fn the_state_of_a_server_fits_on_a_page() {
     let printed = redrive(&["status", "--server", server.url()]).printed();
     assert_snapshot!(printed.replace(server.url(), "http://127.0.0.1:7373"), @r"
     ✗ redrive 0.1.0 at http://127.0.0.1:7373  up 3h15m, rule book 00000000000000ff
-    1,234,567 events, 3 calls in flight, 2 that nobody wants
+    1,234,567 events, 3 calls in flight, 2 unrouted
 
     SERVICE        WAITING  DELIVERED  DEAD
     billing         12,000  1,200,000     3  paused for 5m
@@ -600,7 +600,7 @@ fn operators_are_told_what_they_did() {
     #[rustfmt::skip]
     let cases: [([Reply; 1], &[&str], &str); 7] = [
         (done(),         &["pause", "billing"],     "✓ billing paused; deliveries wait until `redrive resume billing`\n"),
-        (done(),         &["resume", "billing"],    "✓ billing goes on\n"),
+        (done(),         &["resume", "billing"],    "✓ billing resumed\n"),
         (rerouted(0, 0), &["route", "--unrouted"],  "✓ no unrouted events\n"),
         (rerouted(7, 0), &["route", "--unrouted"],  "! 7 unrouted events, still no matching rule; `redrive try TYPE` shows which rules nearly match\n"),
         (rerouted(1, 1), &["route", "--unrouted"],  "✓ routed the unrouted event\n"),
@@ -618,10 +618,10 @@ fn a_copy_is_complete_or_refused() {
     let folder = Folder::new();
     #[rustfmt::skip]
     let cases = [
-        ("complete",   "{\"pages\":200,\"remaining\":100}\n\n{\"pages\":200,\"remaining\":0}\n", 0, "✓ 200 pages copied to "),
-        ("broken off", "{\"pages\":200,\"remaining\":100}\n",                                  1, "the copy is not complete, do not use it"),
+        ("complete",   "{\"pages\":200,\"remaining\":100}\n\n{\"pages\":200,\"remaining\":0}\n", 0, "✓ copied 200 pages to "),
+        ("broken off", "{\"pages\":200,\"remaining\":100}\n",                                  1, "the copy is incomplete, do not use it"),
         ("failed",     "{\"pages\":200,\"remaining\":100,\"error\":\"the disk is full\"}\n",   1, "the copy failed: the disk is full"),
-        ("nothing",    "",                                                                     1, "the copy is not complete, do not use it"),
+        ("nothing",    "",                                                                     1, "the copy is incomplete, do not use it"),
     ];
     for (name, body, code, words) in cases {
         let server = Scripted::new([Reply::new(200, body)]);

@@ -93,12 +93,12 @@ fn letters_are_listed_with_what_matters() {
       redrive dlq show 3c6ef372
           shows a letter with its attempts and data
       redrive dlq groups
-          shows the causes that they have in common
+          shows causes of dead letters
     ");
     assert_eq!(run.stderr, "more: --before 18708f\n");
     assert_eq!(first_line(&requests[0]), "GET /v1/dead-letters?service=billing&from=2h&limit=2 HTTP/1.1");
     let (run, _) = against([Reply::json(200, &json!({ "dead_letters": [] }))], &["dlq", "list"]);
-    assert_snapshot!(run.printed(), @"✓ no dead letter matches");
+    assert_snapshot!(run.printed(), @"✓ no matching dead letters");
     // A page may be short and still not be the last.
     let pages = [
         json!({ "dead_letters": [], "next": "b" }),
@@ -283,7 +283,7 @@ fn what_a_replay_would_come_to_is_told_first() {
       takes about 4m10s at that rate
       ! 7 more belong to replay 2
       3 more are poison and skipped: --include-poison includes them
-      they hold 2 sessions
+      they block 2 sessions
     ✗ cannot start: the rule book has no service `billing`
     ");
     assert!(requests[0].ends_with(r#"{"service":"billing","dry_run":true,"rate":20.0}"#), "{requests:?}");
@@ -295,7 +295,7 @@ fn what_a_replay_would_come_to_is_told_first() {
     };
     #[rustfmt::skip]
     let cases = [
-        ("one",       1, 1, "1 dead letter to replay, of 1 session\n  ! 1 more belongs to replay 2\n  1 more is poison and skipped: --include-poison includes it\n  it holds 1 session\n"),
+        ("one",       1, 1, "1 dead letter to replay, of 1 session\n  ! 1 more belongs to replay 2\n  1 more is poison and skipped: --include-poison includes it\n  it blocks 1 session\n"),
         ("none",      0, 2, "no dead letter to replay\n  ! 2 belong to replay 2\n  2 are poison and skipped: --include-poison includes them\n"),
     ];
     for (name, letters, count, expected) in cases {
@@ -311,8 +311,8 @@ fn poison_that_a_replay_leaves_alone_is_told() {
     #[rustfmt::skip]
     let cases = [
         ("none", 0, "✓ replay 3 is done: 1 delivered\n"),
-        ("one",  1, "✓ replay 3 is done: 1 delivered\n! 1 poison letter matches too and is left alone: --include-poison --note TEXT includes it\n"),
-        ("two",  2, "✓ replay 3 is done: 1 delivered\n! 2 poison letters match too and are left alone: --include-poison --note TEXT includes them\n"),
+        ("one",  1, "✓ replay 3 is done: 1 delivered\n! 1 poison letter matches too and is skipped: --include-poison --note TEXT includes it\n"),
+        ("two",  2, "✓ replay 3 is done: 1 delivered\n! 2 poison letters match too and are skipped: --include-poison --note TEXT includes them\n"),
     ];
     for (name, count, expected) in cases {
         let begun = Reply::json(201, &replay(&json!({ "state": "gathering", "poison_left": count })));
@@ -349,7 +349,7 @@ fn a_replay_is_watched_until_it_is_over() {
     };
     assert_snapshot!(run(&done, 0), @"✓ replay 3 is done: 5,000 delivered");
     assert_snapshot!(run(&partly, 1), @r"
-    ! replay 3 is done: 3 delivered, 1 failed again, 6 left alone
+    ! replay 3 is done: 3 delivered, 1 failed again, 6 skipped
 
     Next:
       redrive dlq list --tier poison
@@ -379,12 +379,12 @@ fn a_replay_is_watched_until_it_is_over() {
     replay 3  service billing
       state         running                                   10s ago
       began         2025-10-21T14:34:00Z                      1m ago
-      pace          at most 20/s, 1,000 at once, canary: ten
+      pace          at most 20/s, 1,000 in flight at most, canary: ten letters
       letters       5,000
       delivered     9
       failed again  0
-      left alone    0
-      on their way  2
+      skipped       0
+      in flight     2
       to be sent    4,989
 
     Next:
@@ -408,9 +408,9 @@ fn replays_are_listed_and_told_what_to_do() {
     ] });
     let (run, _) = against([Reply::json(200, &found)], &["replays"]);
     assert_snapshot!(run.printed(), @r"
-    NO  STATE    LETTERS  DELIVERED  FAILED  LEFT ALONE  BEGAN   WHAT
-     3  running    5,000          9       0           0  1m ago  service billing
-     2  stopped    5,000          9       1           0  1m ago  letter 3c6ef372
+    NO  STATE    LETTERS  DELIVERED  FAILED  SKIPPED  STARTED  SELECTION
+     3  running    5,000          9       0        0  1m ago   service billing
+     2  stopped    5,000          9       1        0  1m ago   letter 3c6ef372
     ");
     let (run, requests) = against(
         [Reply::json(200, &replay(&json!({ "state": "paused", "to": "mail" })))],
@@ -420,13 +420,13 @@ fn replays_are_listed_and_told_what_to_do() {
     replay 3  service billing
       state         paused                                    10s ago
       began         2025-10-21T14:34:00Z                      1m ago
-      pace          at most 20/s, 1,000 at once, canary: ten
-      goes to       mail                                      instead of the original service
+      pace          at most 20/s, 1,000 in flight at most, canary: ten letters
+      target        mail                                      instead of the original service
       letters       5,000
       delivered     9
       failed again  0
-      left alone    0
-      on their way  2
+      skipped       0
+      in flight     2
       to be sent    4,989
 
     Next:
@@ -442,7 +442,7 @@ fn replays_are_listed_and_told_what_to_do() {
     let (run, _) =
         against([stream(&[replay(&json!({ "state": "cancelled" }))])], &["replays", "3", "--watch"]);
     assert_eq!(run.code, 1);
-    assert_snapshot!(run.stdout, @"! replay 3 was cancelled: 9 delivered, 4,989 not sent, 2 on their way");
+    assert_snapshot!(run.stdout, @"! replay 3 was cancelled: 9 delivered, 4,989 not sent, 2 in flight");
     let stop = json!({ "fingerprint": "00c0ffee00c0ffee", "delivery": DELIVERY });
     #[rustfmt::skip]
     let cases = [
@@ -466,7 +466,7 @@ fn nothing_is_deleted_before_somebody_says_so() {
     assert_snapshot!(run.printed(), @r"
     12 dead letters would be deleted
       1 session would resume
-      3 letters of open replays would stay
+      3 letters of open replays would be kept
     ");
     let steps = "{\"deleted\":500,\"claimed\":0,\"dry_run\":false,\"done\":false}\n\
                  {\"deleted\":612,\"claimed\":3,\"dry_run\":false,\"done\":true}\n";
@@ -495,7 +495,7 @@ fn a_letter_is_edited_skipped_and_never_sent_unchanged() {
 
     Next:
       redrive show 9e3779b97f4a7c15
-          shows what becomes of it
+          shows its deliveries
     ");
     assert_eq!(first_line(&requests[1]), "POST /v1/dead-letters/3c6e/edit HTTP/1.1");
     assert!(
@@ -509,7 +509,7 @@ fn a_letter_is_edited_skipped_and_never_sent_unchanged() {
     assert_eq!(first_line(&requests[0]), "GET /v1/dead-letters/legacy-2?form=envelope HTTP/1.1");
     assert_eq!(first_line(&requests[1]), format!("POST /v1/dead-letters/{DELIVERY}/edit HTTP/1.1"));
     let (run, _) = against(replies(), &["dlq", "edit", "3c6e", "--data", "{"]);
-    assert!(run.refused().contains("the new data are no JSON"));
+    assert!(run.refused().contains("new data is not valid JSON"));
     let skipped = json!({ "id": DELIVERY, "released": 2 });
     let (run, requests) =
         against([Reply::json(200, &skipped)], &["dlq", "skip", "3c6e", "--note", "too late"]);
@@ -539,7 +539,7 @@ fn an_editor_opens_the_data() {
     assert_eq!((code, requests.len()), (Some(1), 1), "{stderr}");
     assert!(stderr.contains("nothing was changed"), "{stderr}");
     let (code, stderr, _) = edit("false", vec![letter()]);
-    assert!(code == Some(1) && stderr.contains("the editor ended with"), "{stderr}");
+    assert!(code == Some(1) && stderr.contains("the editor exited with"), "{stderr}");
     let (code, stderr, _) = edit(" ", vec![letter()]);
     assert!(code == Some(1) && stderr.contains("set $EDITOR"), "{stderr}");
 }

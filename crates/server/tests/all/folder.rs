@@ -149,7 +149,7 @@ fn a_lock_file_that_was_deleted_lets_no_second_server_in() {
         assert!(refused.stderr.contains("another redrive is running on data"), "{}", refused.stderr);
     }
     let offline = folder.run(&["compact", "--data", "data"]);
-    assert!(offline.code != 0 && offline.stderr.contains("a server runs on data"), "{offline:?}");
+    assert!(offline.code != 0 && offline.stderr.contains("a server is using data"), "{offline:?}");
     server.accept("orders.placed", "o-1", "");
     server.until("o-1", "delivered");
     let has_lock = || folder.path("data/lock").exists();

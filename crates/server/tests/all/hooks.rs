@@ -138,7 +138,7 @@ fn a_call_by_github_is_an_event_in_its_session_once() {
     assert_eq!(target.count(), 2);
 
     let page = folder.run(&["status", "--server", &format!("http://{}", server.client.address)]).printed();
-    assert!(page.contains("github    webhook         2      1             0          0  1 conflict of one id, 1 without a session"), "{page}");
+    assert!(page.contains("github    webhook         2      1             0          0  1 conflict with a used id, 1 without a session"), "{page}");
     server.stop().assert_calm();
 }
 
@@ -445,7 +445,7 @@ fn what_was_signed_and_is_no_event_can_be_looked_at() {
     assert_eq!(hooks(&["show", "1", "--raw"]).printed(), "{\"a\":");
     assert_eq!(server.get("/v1/refused-hooks/9").error(), (404, "REFUSED_BODY_NOT_FOUND".to_owned()));
     assert_eq!(server.get("/v1/refused-hooks/x").error(), (400, "VALIDATION_ERROR".to_owned()));
-    assert!(hooks(&["show", "9"]).refused().contains("there is no refused body 9"));
+    assert!(hooks(&["show", "9"]).refused().contains("no refused call 9"));
     server.stop().assert_calm();
 }
 
@@ -491,7 +491,7 @@ fn a_newcomer_can_call_a_source_with_what_is_printed() {
         until(&format!("{event_type} after {}", before.len()), || types().then_some(()));
     }
     let none = folder.run(&["hooks", "sign", "gitlab"]).refused();
-    assert!(none.contains("redrive.yaml has no webhook source `gitlab`: it has github, lost, own"), "{none}");
+    assert!(none.contains("redrive.yaml has no webhook source `gitlab`: its webhook sources: github, lost, own"), "{none}");
     let away = folder.run(&["hooks", "sign", "lost"]).refused();
     assert!(away.contains("the secret `away`: "), "{away}");
     server.stop().assert_calm();

@@ -168,14 +168,14 @@ fn what_cannot_be_done_is_said_clearly() {
     let edit = format!("/v1/dead-letters/{id}/edit");
     #[rustfmt::skip]
     let cases = [
-        ("no letter",            skip(nothing),                 json!({}),                                             404, "there is no dead letter"),
-        ("no replay",            format!("{replays}/9/pause"),  json!({}),                                             404, "there is no replay 9"),
+        ("no letter",            skip(nothing),                 json!({}),                                             404, "no dead letter"),
+        ("no replay",            format!("{replays}/9/pause"),  json!({}),                                             404, "no replay 9"),
         ("no number",            format!("{replays}/x/pause"),  json!({}),                                             400, "numbered from 1"),
         ("no act",               format!("{replays}/1/stop"),   json!({}),                                             404, "paused, resumed and cancelled"),
         ("an empty replay",      replays.to_owned(),            json!({}),                                             400, "`\\\"all\\\": true`"),
         ("an empty purge",       purge.to_owned(),              json!({}),                                             400, "`\\\"all\\\": true`"),
         ("a typo",               replays.to_owned(),            json!({ "sevice": "orders" }),                         400, "`sevice` is not known here"),
-        ("no letter to replay",  replays.to_owned(),            json!({ "letters": [nothing] }),                       404, "there is no dead letter"),
+        ("no letter to replay",  replays.to_owned(),            json!({ "letters": [nothing] }),                       404, "no dead letter"),
         ("nothing matches",      replays.to_owned(),            json!({ "service": "billing" }),                       404, "no dead letter matches"),
         ("no such service",      replays.to_owned(),            json!({ "service": "orders", "to": "billing" }),       409, "--to SERVICE"),
         ("poison, no word",      replays.to_owned(),            json!({ "all": true, "include_poison": true }),        400, "say with a note why"),
@@ -288,7 +288,7 @@ fn a_letter_is_mended_and_another_given_up() {
     assert!(other.json().to_string().contains("was sent with other data"), "{}", other.json());
     let old = stage.server.until("a", "superseded");
     assert_eq!(old["superseded_by"], receipt, "{old}");
-    assert!(stage.run(&["why", &stage.id_of("a")]).printed().contains("was sent in its place"));
+    assert!(stage.run(&["why", &stage.id_of("a")]).printed().contains("replaced by the event"));
     stage.run(&["dlq", "skip", &stage.id_of("b"), "--note", "too late"]).printed();
     stage.server.until("b", "skipped");
     assert!(stage.run(&["dlq", "purge", "--type", "orders.*"]).refused().contains("add --yes"));
@@ -452,7 +452,7 @@ fn ctrl_c_ends_the_watching_and_not_the_replay() {
     crate::server::signal(watching.id(), "INT");
     let mut rest = String::new();
     said.read_to_string(&mut rest).expect("it ends");
-    assert!(rest.contains("replay 1 goes on without you"), "{rest}");
+    assert!(rest.contains("replay 1 continues on the server"), "{rest}");
     assert_eq!(watching.wait().expect("it ends").code(), Some(0));
     assert_eq!(stage.server.get("/v1/replays/1").json()["state"], "running");
     stage.server.stop().assert_calm();

@@ -112,7 +112,7 @@ fn what_waits_for_a_removed_service_goes_to_another_in_the_order_of_its_sessions
     let refused = run(&["removed", "move", "old", "--to", "none"]).refused();
     assert!(refused.contains("destination `none` is not in the rule book"), "{refused}");
     let told = run(&["removed", "move", "old", "--to", "new"]).printed();
-    assert!(told.contains("✓ 50 deliveries sent to new\n"), "{told}");
+    assert!(told.contains("✓ 50 deliveries moved to new\n"), "{told}");
     until("all are delivered", || (count(&server, "delivered") == 50).then_some(()));
     let calls = target.calls();
     assert_eq!(calls.len(), 50);
@@ -228,7 +228,7 @@ fn assert_ways_out(folder: &Folder, server: &Server, target: &Target) {
     let ended = run(&["removed", "dead-letter", "text/sms"]).printed();
     assert!(ended.contains("✓ 2 deliveries turned into dead letters\n"), "{ended}");
     let moved = run(&["removed", "move", "mail", "--to", "new", "--limit", "3"]).printed();
-    assert!(moved.contains("3 deliveries sent to new, 8 left"), "{moved}");
+    assert!(moved.contains("3 deliveries moved to new, 8 left"), "{moved}");
     let ended = run(&["removed", "dead-letter", "mail"]).printed();
     assert!(ended.contains("✓ 7 deliveries turned into dead letters\n"), "{ended}");
     // The row that is left takes what waited behind.

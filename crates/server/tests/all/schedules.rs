@@ -203,7 +203,7 @@ fn fires_to_come_are_shown_with_what_clocks_that_are_set_do_to_them() {
       Fri 2026-03-27 14:00 CET  2026-03-27T13:00:00Z  in 1h
       Fri 2026-03-27 14:30 CET  2026-03-27T13:30:00Z  in 1h30m
 
-    dead letters  come back at 0 3 1 * * in UTC
+    dead letters  replayed at 0 3 1 * * in UTC
       Wed 2026-04-01 03:00 UTC  2026-04-01T03:00:00Z  in 4d15h
       Fri 2026-05-01 03:00 UTC  2026-05-01T03:00:00Z  in 34d15h
       Mon 2026-06-01 03:00 UTC  2026-06-01T03:00:00Z  in 65d15h
@@ -222,7 +222,7 @@ fn fires_to_come_are_shown_with_what_clocks_that_are_set_do_to_them() {
       Sun 2026-10-25 02:30 CET   2026-10-25T01:30:00Z  in 1h20m  clocks show this time twice: the second of two fires
       Sun 2026-10-25 03:00 CET   2026-10-25T02:00:00Z  in 1h50m
 
-    dead letters  come back at 0 3 1 * * in UTC
+    dead letters  replayed at 0 3 1 * * in UTC
       Sun 2026-11-01 03:00 UTC  2026-11-01T03:00:00Z  in 7d2h
       Tue 2026-12-01 03:00 UTC  2026-12-01T03:00:00Z  in 37d2h
       Fri 2027-01-01 03:00 UTC  2027-01-01T03:00:00Z  in 68d2h
@@ -244,5 +244,5 @@ fn fires_to_come_are_shown_with_what_clocks_that_are_set_do_to_them() {
         "redrive.yaml",
         "version: 1\nservices: { s: { target: { log: stdout }, events: [a] } }\n",
     );
-    assert_eq!(none.run(&["schedules"]).printed(), "the rule book has no schedules\n");
+    assert_eq!(none.run(&["schedules"]).printed(), "no schedules in the rule book\n");
 }

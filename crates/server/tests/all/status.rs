@@ -73,7 +73,7 @@ fn a_status_says_what_is_wrong_and_what_fires() {
         "covers": "service billing", "since": "2025-10-21T14:33:00Z", "value": "12", "subjects": [],
     }] })
     };
-    let next = ["", "Next:", "  redrive alerts", "      shows what fires, and who was told or was not"];
+    let next = ["", "Next:", "  redrive alerts", "      shows firing alerts and notifications"];
     #[rustfmt::skip]
     let cases = [
         ("all is well",        json!({}),                                              vec!["✓"], false),

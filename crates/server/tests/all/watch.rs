@@ -72,7 +72,7 @@ fn a_server_that_goes_away_is_waited_for() {
     let looks: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
     assert_eq!(looks[1]["events"], 2, "{told}");
     assert!(
-        said.is_empty() || said.contains("the server has gone away; waiting for http://127.0.0.1:"),
+        said.is_empty() || said.contains("connection to the server lost; waiting for http://127.0.0.1:"),
         "{said}"
     );
 }

@@ -27,13 +27,13 @@ fn a_file_is_checked_before_anything_is_sent() {
 
     Next:
       redrive dlq groups
-          shows the causes that they have in common
+          shows their causes
     ");
     let sent: Vec<usize> =
         server.requests().iter().map(|request| request.matches("\"service\"").count()).collect();
     assert_eq!(sent, [1_000, 500]);
     let run = folder.run(&["dlq", "import", "none.jsonl"]);
-    assert!(run.code == 2 && run.stderr.contains("could not open none.jsonl"), "{run:?}");
+    assert!(run.code == 2 && run.stderr.contains("cannot open none.jsonl"), "{run:?}");
 }
 
 #[test]
