@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use redrive_core::text::counted;
 use redrive_core::time::Timestamp;
 use redrive_node::activity::Activity;
 use redrive_node::runtime::Node;
@@ -13,7 +14,7 @@ use crate::api::error::ApiError;
 use crate::api::limits::failed_logins::{FailedLogins, address_group};
 use crate::api::limits::rate;
 
-const LIMIT_NAME: &str = "api";
+const METRIC_LABEL: &str = "api";
 
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
@@ -53,15 +54,11 @@ impl FailedLoginLog {
         doubt: &CredentialProblem,
         now: Timestamp,
     ) -> Result<(), ApiError> {
-        node.count_unauthorized(LIMIT_NAME);
+        node.count_unauthorized(METRIC_LABEL);
         let address = address_group(peer);
         if let Some(count) = self.report.lock().expect("no panic while counting").count(now) {
             tracing::warn!(count, address, last = %doubt, "authentication failed");
-            let attempts = if count == 1 {
-                "1 failed authentication".to_owned()
-            } else {
-                format!("{count} failed authentications")
-            };
+            let attempts = counted(count, "failed authentication");
             node.publish_logged(Activity::security(format!("{attempts}, last from {address}")));
         }
         self.addresses.note(&address, now).map_err(|too_many| rate::refusal(&too_many))

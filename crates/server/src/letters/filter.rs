@@ -201,7 +201,7 @@ mod tests {
         "2026-01-31T12:00:00Z".parse().expect("a time")
     }
 
-    fn described(query: &str) -> Result<String, String> {
+    fn filter_words(query: &str) -> Result<String, String> {
         let keys = of_query::<FilterKeys>(Some(query));
         let filter = keys.and_then(|keys| keys.filter(now())).map_err(|wrong| wrong.to_string())?;
         Ok(describe(&filter))
@@ -231,7 +231,7 @@ mod tests {
         ];
         for (name, query, expected) in cases {
             assert_eq!(
-                described(query),
+                filter_words(query),
                 expected.map(ToOwned::to_owned).map_err(ToOwned::to_owned),
                 "{name}"
             );
@@ -250,7 +250,7 @@ mod tests {
             _ => "word",
         };
         let query: Vec<String> = keys.iter().map(|key| format!("{key}={}", value(key))).collect();
-        let words = described(&query.join("&")).expect("every key that is described is taken");
+        let words = filter_words(&query.join("&")).expect("every key that is described is taken");
         assert_eq!(words.matches(", ").count() + 1, keys.len(), "{words}");
     }
 

@@ -82,9 +82,7 @@ async fn reading(app: &App) -> Result<(Status, u64), ApiError> {
 ///
 /// Store and engine are read one after the other, so a delivery between the two seems stranded for a moment;
 /// a real one is in every reading.
-pub(crate) async fn until_nothing_is_stranded<T, E, R>(
-    reading: impl Fn() -> R,
-) -> Result<(T, u64), E>
+pub(crate) async fn until_nothing_is_stranded<T, E, R>(reading: impl Fn() -> R) -> Result<(T, u64), E>
 where
     R: Future<Output = Result<(T, u64), E>>,
 {

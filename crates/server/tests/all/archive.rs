@@ -137,9 +137,7 @@ fn an_archive_may_come_with_a_new_rule_book() {
         server.status()["archive"]["archived"].as_u64().filter(|archived| *archived > 0)
     });
     archived(&folder, &format!("after-{number}"));
-    assert!(
-        folder.run(&["archive", "get", "before"]).refused().contains("has no event `before`")
-    );
+    assert!(folder.run(&["archive", "get", "before"]).refused().contains("has no event `before`"));
     server.stop().assert_calm();
 }
 

@@ -491,7 +491,10 @@ fn a_newcomer_can_call_a_source_with_what_is_printed() {
         until(&format!("{event_type} after {}", before.len()), || types().then_some(()));
     }
     let none = folder.run(&["hooks", "sign", "gitlab"]).refused();
-    assert!(none.contains("redrive.yaml has no webhook source `gitlab`: its webhook sources: github, lost, own"), "{none}");
+    assert!(
+        none.contains("redrive.yaml has no webhook source `gitlab`: its webhook sources: github, lost, own"),
+        "{none}"
+    );
     let away = folder.run(&["hooks", "sign", "lost"]).refused();
     assert!(away.contains("the secret `away`: "), "{away}");
     server.stop().assert_calm();
