@@ -227,7 +227,7 @@ mod tests {
             ("empty",              "code=",                                     Err("`code` is empty")),
             ("no tier",            "tier=gone",                                 Err("`tier` is not right: expected dead or poison")),
             ("no time",            "from=soon",                                 Err("`from` is not right: expected a time such as 2026-01-31T12:00:00Z or an age such as 2h, got \"soon\"")),
-            ("no group",           "fingerprint=xyz",                           Err("`fingerprint` is not right: \"xyz\" is no fingerprint: it takes 16 hexadecimal digits")),
+            ("no group",           "fingerprint=xyz",                           Err("`fingerprint` is not right: \"xyz\" is not a fingerprint: expected 16 hexadecimal digits")),
         ];
         for (name, query, expected) in cases {
             assert_eq!(

@@ -349,12 +349,12 @@ mod tests {
             ("JSON, byte for byte",      json, r#"{"data":{"n": 1e400}}"#,                          Ok(b"{\"n\": 1e400}")),
             ("of an unknown type",       None, r#"{"data":"x"}"#,                                   Ok(b"\"x\"")),
             ("a text",                   text, r#"{"data":"x"}"#,                                   Ok(b"x")),
-            ("JSON for a text",          text, r#"{"data":{}}"#,                                    Err("`data` must be a text")),
+            ("JSON for a text",          text, r#"{"data":{}}"#,                                    Err("`data` must be a string")),
             ("another type",             text, r#"{"data":{},"content_type":"application/json"}"#,  Ok(b"{}")),
             ("bytes",                    text, r#"{"data_base64":"AP8="}"#,                         Ok(&[0, 255])),
-            ("no bytes",                 json, r#"{"data_base64":"?"}"#,                            Err("`data_base64` is no base64")),
+            ("no bytes",                 json, r#"{"data_base64":"?"}"#,                            Err("`data_base64` is not valid base64")),
             ("nothing",                  json, r#"{"note":"x"}"#,                                   Err("`data` is missing")),
-            ("the same",                 json, r#"{"data":{"n":1}}"#,                               Err("`data` are what they were")),
+            ("the same",                 json, r#"{"data":{"n":1}}"#,                               Err("`data` is unchanged")),
         ];
         for (name, content_type, body, expected) in cases {
             let wanted: EditRequest = serde_json::from_str(body).expect(name);

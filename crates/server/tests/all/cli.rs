@@ -223,7 +223,7 @@ fn what_cannot_be_asked_is_wrong_use() {
         ("no such authority", &["status", "--server", "https://localhost", "--ca", "none.pem"], "could not read none.pem"),
         ("no JSON",          &["send", "note.taken", "buy milk"],                 "redrive send note.taken 'buy milk' --content-type text/plain"),
         ("data twice",       &["send", "a.b", "{}", "--file", "x.json"],          "cannot be used with"),
-        ("no such file",     &["send", "a.b", "--file", "none.json"],             "cannot open none.json"),
+        ("no such file",     &["send", "a.b", "--file", "none.json"],             "could not open none.json"),
         ("none",             &["send", "a.b", "--count", "0"],                    "0 is not in 1..=1000000"),
         ("no delivery",      &["why"],                                            "<DELIVERY>"),
         ("two headers",      &["send", "a.b", "x", "--content-type", "text/plain\r\nx: y"], "this cannot be asked of a server: "),
@@ -352,7 +352,7 @@ fn an_event_is_shown_with_its_deliveries() {
         ]
       }
 
-    5 services get it
+    5 deliveries
       DELIVERY  SERVICE        STATE      ATTEMPTS
       3c6ef372  billing        delivered         1  after 12ms
       3c6ef372  billing/email  retrying          2  waiting for the next attempt until 2025-10-21T14:35:12Z (in 12s)
@@ -431,7 +431,7 @@ fn a_delivery_is_shown_where_no_event_goes_by_that_name() {
       session     customer-7
 
     attempts
-      NO  AT                         TOOK  WHAT                               SO
+      NO  AT                         TOOK  RESULT                             NEXT
        1  2025-10-21T14:30:00Z       12ms  503 transient SERVICE_UNAVAILABLE  retry at 2025-10-21T14:30:00.364Z
        2  2025-10-21T14:30:00.364Z   12ms  429 rate-limited RATE_LIMITED      retry at 2025-10-21T14:31:00.377Z
           2025-10-21T14:31:00.377Z         held                               held until 2025-10-21T14:31:30Z
@@ -473,10 +473,10 @@ fn a_dead_letter_tells_its_whole_story() {
       category  rate-limited RATE_LIMITED  (default classification)
       rule      default rule  (not in the rule book)
       verdict   retry in 1m, at 2025-10-21T14:31:00.377Z
-                retry 1 of 3 by upstream; 1 of 5 in total; backoff 5s;
-                Retry-After 1m; window 364ms of 15s; deadline 364ms of 1h
-                requested by the target, so it counts towards `hold_max` (1m of 1d), not the
-                window
+                retry 1 of 3 by upstream; 1 of 5 in total; backoff 5s; Retry-After
+                1m; window 364ms of 15s; deadline 364ms of 1h
+                requested by the target, so it counts towards `hold_max` (1m of 1d),
+                not the window
 
     held  at 1m  no attempt
       when      2025-10-21T14:31:00.377Z

@@ -296,7 +296,7 @@ fn what_a_replay_would_come_to_is_told_first() {
     #[rustfmt::skip]
     let cases = [
         ("one",       1, 1, "1 dead letter to replay, of 1 session\n  ! 1 more belongs to replay 2\n  1 more is poison and skipped: --include-poison includes it\n  it blocks 1 session\n"),
-        ("none",      0, 2, "no dead letter to replay\n  ! 2 belong to replay 2\n  2 are poison and skipped: --include-poison includes them\n"),
+        ("none",      0, 2, "no dead letters to replay\n  ! 2 belong to replay 2\n  2 are poison and skipped: --include-poison includes them\n"),
     ];
     for (name, letters, count, expected) in cases {
         let (run, _) = against([Reply::json(200, &survey(letters, count))], &arguments);
@@ -377,8 +377,8 @@ fn a_replay_is_watched_until_it_is_over() {
         against([Reply::json(201, &replay(&json!({})))], &["dlq", "replay", "3c6e", "--detach"]);
     assert_snapshot!(run.printed(), @r"
     replay 3  service billing
-      state         running                                   10s ago
-      began         2025-10-21T14:34:00Z                      1m ago
+      state         running                                                     10s ago
+      started       2025-10-21T14:34:00Z                                        1m ago
       pace          at most 20/s, 1,000 in flight at most, canary: ten letters
       letters       5,000
       delivered     9
@@ -418,10 +418,10 @@ fn replays_are_listed_and_told_what_to_do() {
     );
     assert_snapshot!(run.printed(), @r"
     replay 3  service billing
-      state         paused                                    10s ago
-      began         2025-10-21T14:34:00Z                      1m ago
+      state         paused                                                      10s ago
+      started       2025-10-21T14:34:00Z                                        1m ago
       pace          at most 20/s, 1,000 in flight at most, canary: ten letters
-      target        mail                                      instead of the original service
+      target        mail                                                        instead of the original service
       letters       5,000
       delivered     9
       failed again  0
@@ -474,7 +474,7 @@ fn nothing_is_deleted_before_somebody_says_so() {
     let (run, requests) = against([Reply::new(200, steps)], &arguments);
     assert_snapshot!(run.printed(), @r"
     ✓ 612 dead letters deleted
-      3 letters of open replays stay: cancel the replay first
+      3 letters of open replays are kept: cancel the replay first
     ");
     assert!(requests[0].ends_with(r#"{"service":"billing","note":"test data"}"#), "{requests:?}");
     let (run, _) = against([Reply::new(200, &steps[..60])], &arguments);
@@ -537,7 +537,7 @@ fn an_editor_opens_the_data() {
     assert!(requests[1].contains("\"order\": 43"), "{requests:?}");
     let (code, stderr, requests) = edit("true", vec![letter()]);
     assert_eq!((code, requests.len()), (Some(1), 1), "{stderr}");
-    assert!(stderr.contains("nothing was changed"), "{stderr}");
+    assert!(stderr.contains("no change: the letter stays"), "{stderr}");
     let (code, stderr, _) = edit("false", vec![letter()]);
     assert!(code == Some(1) && stderr.contains("the editor exited with"), "{stderr}");
     let (code, stderr, _) = edit(" ", vec![letter()]);
