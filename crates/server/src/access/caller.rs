@@ -181,7 +181,7 @@ impl ApiCaller {
     pub(crate) fn check_whole(&self) -> Result<(), ApiError> {
         let Some(service) = self.scope().and_then(|scope| scope.services.first()) else { return Ok(()) };
         Err(forbidden(format!(
-            "this requires a key that is not bound to services; with this key, use `redrive status`, \
+            "the key is bound to services, but this concerns the whole server; with this key, use `redrive status`, \
              `redrive tail`, `redrive why --last --service {service}` or `redrive dlq list --service \
              {service}`",
         )))

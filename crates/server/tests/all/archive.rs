@@ -167,7 +167,7 @@ fn what_cannot_be_had_is_said_in_words() {
         "redrive.yaml",
         "version: 1\nservices:\n  a:\n    target: { log: stdout }\n    events: [x.y]\n",
     );
-    assert!(folder.run(&["archive", "get", "x"]).refused().contains("redrive.yaml has no archive"));
+    assert!(folder.run(&["archive", "get", "x"]).refused().contains("redrive.yaml defines no archive"));
     let missing = folder.run(&["archive", "get", "x", "--folder", "none"]).refused();
     assert!(missing.contains("cannot read the archive in none"), "{missing}");
 }

@@ -122,7 +122,7 @@ fn a_tripped_breaker_is_still_open_after_a_restart() {
     assert!(run(&["breakers", "reset", "shop"]).printed().contains("circuit breaker of shop is closed"));
     server.until("1", "delivered");
     assert_eq!((&shop()["state"], &shop()["tripped_by_hand"]), (&json!("closed"), &json!(false)));
-    assert!(run(&["breakers", "trip", "shop", "--note", "again"]).printed().contains("is open: calls wait"));
+    assert!(run(&["breakers", "trip", "shop", "--note", "again"]).printed().contains("opened: calls wait"));
     assert!(run(&["breakers", "trip", "mail"]).refused().contains("(NO_BREAKER, 409)"));
     server.stop().assert_calm();
 }

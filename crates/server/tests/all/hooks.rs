@@ -432,7 +432,7 @@ fn what_was_signed_and_is_no_event_can_be_looked_at() {
     });
     let listed = hooks(&["refused"]).printed();
     assert!(
-        listed.contains("`body` cannot be read as JSON") && listed.contains("redrive hooks show 1"),
+        listed.contains("`body` is not valid JSON") && listed.contains("redrive hooks show 1"),
         "{listed}"
     );
     let shown = hooks(&["show", "1"]).printed();

@@ -170,8 +170,8 @@ fn what_cannot_be_done_is_said_clearly() {
     let cases = [
         ("no letter",            skip(nothing),                 json!({}),                                             404, "no dead letter"),
         ("no replay",            format!("{replays}/9/pause"),  json!({}),                                             404, "no replay 9"),
-        ("no number",            format!("{replays}/x/pause"),  json!({}),                                             400, "numbered from 1"),
-        ("no act",               format!("{replays}/1/stop"),   json!({}),                                             404, "paused, resumed and cancelled"),
+        ("no number",            format!("{replays}/x/pause"),  json!({}),                                             400, "they start at 1"),
+        ("no act",               format!("{replays}/1/stop"),   json!({}),                                             404, "expected pause, resume or cancel"),
         ("an empty replay",      replays.to_owned(),            json!({}),                                             400, "`\\\"all\\\": true`"),
         ("an empty purge",       purge.to_owned(),              json!({}),                                             400, "`\\\"all\\\": true`"),
         ("a typo",               replays.to_owned(),            json!({ "sevice": "orders" }),                         400, "`sevice` is not known here"),
@@ -181,7 +181,7 @@ fn what_cannot_be_done_is_said_clearly() {
         ("poison, no word",      replays.to_owned(),            json!({ "all": true, "include_poison": true }),        400, "say with a note why"),
         ("no rate",              replays.to_owned(),            json!({ "all": true, "rate": 0 }),                     400, "`rate` must be a number"),
         ("no concurrency",       replays.to_owned(),            json!({ "all": true, "concurrency": 0 }),              400, "`concurrency` must be a number from 1"),
-        ("text alone",           purge.to_owned(),              json!({ "text": "x" }),                                400, "within a failure group or a time only"),
+        ("text alone",           purge.to_owned(),              json!({ "text": "x" }),                                400, "requires a failure group or a time"),
         ("nothing to edit",      edit.clone(),                  json!({}),                                             400, "`data` is missing"),
         ("the same again",       edit,                          json!({ "data": { "id": "a" } }),                      400, "replay the letter instead"),
         ("no JSON",              purge.to_owned(),              json!([]),                                             400, "is no JSON object"),
@@ -285,7 +285,7 @@ fn a_letter_is_mended_and_another_given_up() {
     assert_eq!((again.status, again.json()), (200, edited.clone()));
     let other = stage.post(&path, &json!({ "data": { "id": "a", "total": 13 } }));
     assert_eq!(other.status, 404, "another edit comes too late");
-    assert!(other.json().to_string().contains("was sent with other data"), "{}", other.json());
+    assert!(other.json().to_string().contains("was edited and resent"), "{}", other.json());
     let old = stage.server.until("a", "superseded");
     assert_eq!(old["superseded_by"], receipt, "{old}");
     assert!(stage.run(&["why", &stage.id_of("a")]).printed().contains("replaced by the event"));

@@ -84,7 +84,7 @@ fn a_copy_is_a_store_whoever_made_it() {
     assert!(refused.starts_with("error: a server is using data (process "), "{refused}");
     assert!(refused.ends_with("): stop it to compact the folder\n"), "{refused}");
     let refused = folder.run(&["keys", "create", "me", "--role", "admin", "--data", "data"]).refused();
-    assert!(refused.contains("ask it instead, without --data and with an admin's key"), "{refused}");
+    assert!(refused.contains("use the server instead, without --data and with an admin key"), "{refused}");
     server.stop().assert_calm();
     assert!(backup("offline").printed().contains(" pages to "));
     assert!(compact().printed().starts_with("✓ data: "));

@@ -113,7 +113,7 @@ fn nobody_is_locked_out_without_a_word() {
     assert!(refused.contains("no key `rk_00000000`") && !refused.contains(secret), "{refused}");
     let run = folder.run(&["keys", "revoke", &key, "--data", "data"]);
     assert_eq!(run.code, 0, "{run:?}");
-    assert!(run.stderr.contains("warning: no admin's key is good any more"), "{run:?}");
+    assert!(run.stderr.contains("warning: no valid admin key is left"), "{run:?}");
     assert!(!format!("{run:?}").contains(secret), "{run:?}");
     let server = Server::run(crate::server::serve(&folder, &[]));
     server.err.wait_for("no key is good any more");
@@ -339,9 +339,9 @@ fn a_key_for_a_service_is_told_what_it_is_good_for() {
     #[rustfmt::skip]
     let cases: [(&[&str], &[&str]); 4] = [
         (&["audit"],                                 &["bound to services", "`redrive why --last --service mine`"]),
-        (&["why", "--last"],                         &["which of them is meant", "services        mine", "with --service NAME"]),
+        (&["why", "--last"],                         &["name one with `service`", "services        mine", "--service NAME"]),
         (&["why", "--last", "--service", "other"],   &["the key has no access to the service `other`", "services        mine"]),
-        (&["send", "mine.came"],                     &["must also be bound to sources", "--source SOURCE"]),
+        (&["send", "mine.came"],                     &["only if it is bound to sources too", "--source SOURCE"]),
     ];
     for (arguments, expected) in cases {
         let refused = run(arguments).refused();
