@@ -178,7 +178,7 @@ fn what_cannot_be_done_is_said_clearly() {
         ("no letter to replay",  replays.to_owned(),            json!({ "letters": [nothing] }),                       404, "no dead letter"),
         ("nothing matches",      replays.to_owned(),            json!({ "service": "billing" }),                       404, "no dead letter matches"),
         ("no such service",      replays.to_owned(),            json!({ "service": "orders", "to": "billing" }),       409, "--to SERVICE"),
-        ("poison, no word",      replays.to_owned(),            json!({ "all": true, "include_poison": true }),        400, "say with a note why"),
+        ("poison, no word",      replays.to_owned(),            json!({ "all": true, "include_poison": true }),        400, "add a note with the reason"),
         ("no rate",              replays.to_owned(),            json!({ "all": true, "rate": 0 }),                     400, "`rate` must be a number"),
         ("no concurrency",       replays.to_owned(),            json!({ "all": true, "concurrency": 0 }),              400, "`concurrency` must be a number from 1"),
         ("text alone",           purge.to_owned(),              json!({ "text": "x" }),                                400, "requires a failure group or a time"),
@@ -376,7 +376,7 @@ fn a_pile_moves_from_one_server_to_another() {
         format!("{plain}\n\n{{\"service\":\"a b\",\"type\":\"c\"}}\n"),
     );
     assert_eq!(answer.status, 400, "{answer:?}");
-    assert!(answer.body.contains("line 3 has a service that is no name"), "{answer:?}");
+    assert!(answer.body.contains("line 3 has an invalid service name"), "{answer:?}");
     from.server.stop().assert_calm();
     to.server.stop().assert_calm();
 }
