@@ -72,7 +72,7 @@ test("a book that is refused is told of beside the one that holds, until it is m
   await until("the book is refused", isRefused);
   await stage.visit({ at: "#/overview" }, async (page) => {
     await page.getByRole("link", { name: /a rule book was refused/ }).click();
-    await page.getByText(/a rule book was refused, and the old one holds/).waitFor();
+    await page.getByText(/invalid rule book rejected, the previous one stays active/).waitFor();
     await page.locator("#line-7").getByText("standard").waitFor();
   });
   await writeFile(file, good);

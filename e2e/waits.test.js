@@ -84,7 +84,7 @@ test("what waits for a service that has left the rule book is sent to another", 
   stage.server.process.kill("SIGHUP");
   // When nothing waits for it any more, the server knows no such service.
   await stage.visit({ at: "#/services/billing", forgive: [/status of 404/] }, async (page) => {
-    await page.getByText("not in the rule book any more, and 1 delivery waits").waitFor();
+    await page.getByText("no longer in the rule book, 1 delivery waits").waitFor();
     await page.getByRole("button", { name: "Send elsewhere" }).click();
     await page.getByRole("dialog").getByLabel("To").selectOption("payments");
     await page.getByRole("dialog").getByRole("button", { name: "Send them" }).click();
@@ -100,7 +100,7 @@ test("what waits for a service that has left the rule book is turned into dead l
   await writeFile(join(stage.server.folder, "redrive.yaml"), BOOK(stage.target.address, "ledger"));
   stage.server.process.kill("SIGHUP");
   await stage.visit({ at: "#/services/payments", forgive: [/status of 404/] }, async (page) => {
-    await page.getByText(/not in the rule book any more, and \d deliveries wait/).waitFor();
+    await page.getByText(/no longer in the rule book, \d deliveries wait/).waitFor();
     await page.getByRole("button", { name: "Dead-letter", exact: true }).click();
     const dialog = page.getByRole("dialog");
     await dialog.getByText("will end as dead letters (SERVICE_REMOVED)").waitFor();

@@ -88,7 +88,7 @@ async function listen(onAlive) {
       if (connection.value.is !== "live") connection.set({ is: "live", since: Date.now() });
       onAlive();
       if (event === "pulse") pulse.set(data);
-      else if (event === "happening") for (const listener of [...listeners]) listener(data);
+      else if (event === "activity") for (const listener of [...listeners]) listener(data);
     }
   } finally {
     clearTimeout(silence);

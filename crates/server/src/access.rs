@@ -1,17 +1,14 @@
-//! Who comes, and whether they may: one place in front of every route.
+//! Authentication and authorization, in front of every route.
 //!
-//! A caller shows a key or a token. Which permission a route asks for stands beside the route, in the table of
-//! `api.rs`, and the router is made of that table: there is no route that nobody has thought about. What a
-//! key is bound to is asked here where a route concerns the whole server, and by the handler where it
-//! concerns a part of it.
-//!
-//! There are no cookies, so that no page can make a browser speak for its user.
+//! A caller sends an API key or a token. The permission of each route is in the route table of `api.rs`, from
+//! which the router is built, so no route lacks one. Scopes (services, sources) are checked here for routes
+//! that concern the whole server, and by the handler otherwise. There are no cookies, hence no CSRF.
 //!
 //! Invariants:
-//! - once somebody is asked for a key, everybody is until the next start: neither a revoked key nor another
-//!   rule book opens the door;
-//! - unknown, revoked and expired keys are answered alike;
-//! - no key and no token is in a log, an error or the record.
+//! - once authentication is required it stays so until restart: neither a revoked key nor another rule book
+//! turns it off;
+//! - unknown, revoked and expired keys get the same answer;
+//! - no key or token is in a log, an error or the audit log.
 
 pub(crate) mod addresses;
 pub(crate) mod caller;
@@ -51,42 +48,38 @@ use crate::api::code::ApiCode;
 use crate::api::error::ApiError;
 use crate::api::limits::rate::{self, Limiter};
 
-/// What one needs for a route.
+/// What a route requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RouteAccess {
-    /// Nothing: it tells nobody anything, or has an authentication of its own.
+    /// The route reveals nothing, or authenticates by itself.
     Nothing,
-    /// To be known, whatever one may do.
+    /// Any valid credential.
     Key,
-    /// To be allowed that, on what it concerns.
     Permission(Permission, ServiceScope),
 }
 
-/// What a route concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServiceScope {
-    /// Everything: nobody who is bound to services may have it.
+    /// The whole server: denied to callers bound to services.
     Whole,
-    /// A part, which the request names: its handler asks whether the caller is bound to something else.
+    /// A part named by the request: its handler checks the caller's scope.
     Part,
 }
 
-/// Where a request comes from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer(pub IpAddr);
 
-/// What it takes to know who comes.
 pub(crate) struct AccessParts {
     pub(crate) limiter: Arc<Limiter>,
-    /// For tokens that are signed with a secret.
+    /// For tokens signed with a shared secret.
     pub(crate) secrets: Secrets,
-    /// For the keys that an issuer publishes.
+    /// For fetching an issuer's keys.
     pub(crate) pool: Arc<Pool>,
-    /// For people, when those cannot be had.
+    /// Called when those keys cannot be fetched.
     pub(crate) alarm: IssuerAlarm,
 }
 
-/// Who may come in; clones are the same.
+/// Access control; clones share state.
 #[derive(Clone)]
 pub(crate) struct AccessControl(Arc<AccessState>);
 
@@ -94,16 +87,15 @@ struct AccessState {
     is_on: AtomicBool,
     keys: Keyring,
     bearers: BearerTokens,
-    /// How many requests a caller may make who has no rate of its own.
+    /// The rate limit of callers without their own.
     rate: ArcSwapOption<Rate>,
     limiter: Arc<Limiter>,
     failed: FailedLoginLog,
-    /// Changes of keys come one after the other: each is made of what the last one left.
+    /// Serializes key changes: each builds on the result of the last.
     changing: Mutex<()>,
 }
 
 impl AccessControl {
-    /// With the keys that there are, and the tokens that the book believes.
     pub(crate) fn new(keys: Vec<KeyRecord>, book: &RuleBook, with: AccessParts) -> Self {
         let AccessParts { limiter, secrets, pool, alarm } = with;
         let inner = AccessState {
@@ -118,7 +110,7 @@ impl AccessControl {
         let access = Self(Arc::new(inner));
         match access.prepare(book) {
             Ok(switch) => switch(),
-            // A book that asks for tokens was never one that asks for nothing.
+            // An invalid token setup must never turn authentication off.
             Err(why) => {
                 access.0.is_on.store(true, Ordering::Release);
                 access.0.bearers.shut(why);
@@ -127,7 +119,6 @@ impl AccessControl {
         access
     }
 
-    /// Builds what another rule book asks of callers.
     pub(crate) fn prepare(&self, book: &RuleBook) -> Result<BookSwitch, String> {
         let (inner, tokens) = (Arc::clone(&self.0), self.0.bearers.prepare(book)?);
         let rate = book.sections().access.rate.map(Arc::new);
@@ -140,33 +131,33 @@ impl AccessControl {
         }))
     }
 
-    /// Whether anybody is asked.
+    /// Whether authentication is required.
     pub(crate) fn is_on(&self) -> bool {
         self.0.is_on.load(Ordering::Acquire)
     }
 
-    /// Whether everybody is asked and nobody could come in, by a key or by a token.
+    /// Whether authentication is required but no key or token could pass.
     pub(crate) fn is_shut(&self, now: Timestamp) -> bool {
         self.is_on() && !self.0.keys.has_good(now) && !self.0.bearers.are_believed()
     }
 
-    /// The turn of one who changes keys.
+    /// Waits for the right to change keys.
     pub(crate) async fn turn(&self) -> MutexGuard<'_, ()> {
         self.0.changing.lock().await
     }
 
-    /// A key was made or revoked, durably.
+    /// Records a key that was durably created or revoked.
     pub(crate) fn put(&self, record: KeyRecord) {
         self.0.keys.put(record);
         self.0.is_on.store(true, Ordering::Release);
     }
 
-    /// When a key was last used, since the server started.
+    /// `None` if unused since the server started.
     pub(crate) fn last_used_at(&self, id: &str) -> Option<Timestamp> {
         self.0.keys.last_used_at(id)
     }
 
-    /// Who shows that, or why it is not good; an error if that cannot be known now.
+    /// `Err` if the credential cannot be checked now.
     async fn identify(
         &self,
         credential: &Credential<'_>,
@@ -180,9 +171,9 @@ impl AccessControl {
         }
     }
 
-    /// The issuer of tokens, if its keys cannot be fetched.
+    /// The token issuer, if its keys cannot be fetched.
     pub(crate) async fn unavailable_issuer(&self) -> Option<(String, UnavailableValue)> {
-        self.0.bearers.ailing().await
+        self.0.bearers.unavailable().await
     }
 
     fn rate_of(&self, caller: &ApiCaller) -> Option<Rate> {
@@ -190,15 +181,14 @@ impl AccessControl {
     }
 }
 
-/// What stands in front of a route.
 #[derive(Clone)]
 pub(crate) struct RouteGuard {
     pub app: App,
-    /// What one must be allowed, if anything.
+    /// The required permission, if any.
     pub asked: Option<(Permission, ServiceScope)>,
 }
 
-/// Lets a request through to its handler, with its caller beside it, or says why not.
+/// Passes a request to its handler with its caller attached, or rejects it.
 pub(crate) async fn guard(State(guard): State<RouteGuard>, mut request: Request, next: Next) -> Response {
     let RouteGuard { app, asked } = guard;
     let now = app.node.now();
@@ -227,8 +217,8 @@ pub(crate) async fn guard(State(guard): State<RouteGuard>, mut request: Request,
     response
 }
 
-/// Whether whoever asks may read everything, where nobody is asked for a key; one who shows something bad is
-/// answered as everywhere.
+/// Whether the caller may read everything, on routes that need no key. Bad credentials are rejected as
+/// everywhere.
 pub(crate) async fn reads_all(app: &App, headers: &HeaderMap, peer: Option<&Peer>) -> Result<bool, ApiError> {
     if !app.access.is_on() {
         return Ok(true);
@@ -240,7 +230,7 @@ pub(crate) async fn reads_all(app: &App, headers: &HeaderMap, peer: Option<&Peer
     Ok(may(&caller, Permission::Read, ServiceScope::Whole).is_ok())
 }
 
-/// Whose request it is; one that shows something bad is remembered.
+/// Identifies the caller; failed attempts are counted.
 async fn who(
     app: &App,
     headers: &HeaderMap,
@@ -248,29 +238,30 @@ async fn who(
     now: Timestamp,
 ) -> Result<ApiCaller, ApiError> {
     let shown = match Credential::of(headers) {
-        Ok(None) => return Err(unauthorized("a key or token is needed, and none was shown")),
+        Ok(None) => return Err(unauthorized("credentials required")),
         Ok(Some(credential)) => app.access.identify(&credential, now).await?,
         Err(_) => Err(CredentialProblem::Unreadable),
     };
     shown.map_err(|doubt| {
         let peer = peer.map(|peer| peer.0);
         let refusal = app.access.0.failed.note(&app.node, peer, &doubt, now).err();
-        refusal
-            .unwrap_or_else(|| unauthorized("the key or token that was shown is not known, or good no more"))
+        refusal.unwrap_or_else(|| unauthorized("invalid or expired credentials"))
     })
 }
 
-/// One answer to all who show something that is not good, so that nobody learns which keys there are; whether
-/// they showed anything is no news to them.
+/// The same answer for all bad credentials, so that valid key ids cannot be probed.
 fn unauthorized(because: &str) -> ApiError {
-    ApiError::new(ApiCode::Unauthorized, format!("{because}: send a good one as `Authorization: Bearer KEY`"))
-        .with_header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))
+    ApiError::new(
+        ApiCode::Unauthorized,
+        format!("{because}: send a key or token as `Authorization: Bearer KEY`"),
+    )
+    .with_header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))
 }
 
 fn may(caller: &ApiCaller, permission: Permission, reach: ServiceScope) -> Result<(), ApiError> {
     if !caller.may(permission) {
         let roles: Vec<&str> = permission.roles().into_iter().map(Role::as_str).collect();
-        let message = format!("one needs the role {} to {}", roles.join(" or "), permission.as_words());
+        let message = format!("role {} required to {}", roles.join(" or "), permission.as_words());
         return Err(forbidden(message).with("roles", roles));
     }
     match reach {

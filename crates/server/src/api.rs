@@ -288,7 +288,7 @@ mod tests {
             ("GET /v1/status",                     "viewer operator admin"),
             ("GET /metrics",                       "viewer operator admin*"),
             ("GET /v1/metrics",                    "viewer operator admin*"),
-            ("GET /v1/happenings",                 "viewer operator admin"),
+            ("GET /v1/activity",                 "viewer operator admin"),
             ("GET /v1/live",                       "viewer operator admin"),
             ("GET /v1/whoami",                     "whoever has a key"),
             ("GET /v1/services",                   "viewer operator admin"),

@@ -1,9 +1,9 @@
-//! Keys: what one looks like, how one is made, and what is kept of it.
+//! API keys: format, creation, and what is stored.
 //!
-//! `rk_1a2b3c4d_` and 43 characters: a name that is no secret, and 32 random bytes that are one.
+//! `rk_1a2b3c4d_` and 43 characters: a public id and 32 random bytes.
 //!
-//! Invariant: a key is known to its owner only. What is kept is its SHA-256, and since the key is long and
-//! random no slower hash would add anything.
+//! Invariant: only the owner has the key. Its SHA-256 is stored; the key is long and random, so a slower hash
+//! would add nothing.
 
 pub(crate) mod command;
 pub(crate) mod handlers;
@@ -21,29 +21,26 @@ use redrive_node::store::access_store::KeyRecord;
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom as _, SystemRandom};
 
-/// What every key begins with.
 pub(crate) const PREFIX: &str = "rk_";
 
 const ID_BYTES: usize = 4;
 
 const SECRET_BYTES: usize = 32;
 
-/// The length of a key's name: the prefix and eight digits.
+/// The prefix and eight digits.
 const ID_LENGTH: usize = PREFIX.len() + 2 * ID_BYTES;
 
-/// The length of a whole key: 32 bytes take 43 characters.
+/// 32 bytes take 43 characters.
 const KEY_LENGTH: usize = ID_LENGTH + 1 + 43;
 
-/// The longest name of a key's owner.
 const NAME_BYTES_MAX: usize = 100;
 
-/// Sources, and services, that a key may be bound to.
+/// Per kind: sources, services.
 const SCOPE_NAMES_MAX: usize = 100;
 
-/// The longest name of a source or service.
 const SCOPE_NAME_BYTES_MAX: usize = 500;
 
-/// The name of the key that a text may be; none if it is no key for sure.
+/// `None` if the text cannot be a key.
 pub(crate) fn id_of(text: &str) -> Option<&str> {
     let (id, rest) = text.split_at_checked(ID_LENGTH)?;
     let digits = id.strip_prefix(PREFIX)?;
@@ -51,55 +48,50 @@ pub(crate) fn id_of(text: &str) -> Option<&str> {
     (is_id && rest.starts_with('_') && text.len() == KEY_LENGTH).then_some(id)
 }
 
-/// What is kept of a key.
 pub(crate) fn hash_of(text: &str) -> [u8; 32] {
     digest(&SHA256, text.as_bytes()).as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
-/// Whether two hashes are the same, in a time that does not tell where they differ.
+/// In constant time.
 pub(crate) fn is_same(one: &[u8; 32], other: &[u8; 32]) -> bool {
     one.iter().zip(other).fold(0, |unlike, (one, other)| unlike | (one ^ other)) == 0
 }
 
-/// What a new key is to be.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct KeySpec {
-    /// Whose it is.
     pub(crate) name: String,
-    /// What its owner may do.
     pub(crate) role: Role,
-    /// On what.
     pub(crate) scope: AccessScope,
-    /// How many requests its owner may make, if it is not what the book says.
+    /// `None`: the rule book's rate.
     pub(crate) rate: Option<Rate>,
-    /// How long it is good; for ever if nobody says.
+    /// `None`: no expiry.
     pub(crate) lives: Option<Duration>,
 }
 
-/// Why no such key is made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum KeyCreationError {
-    #[error("the name must have 1 to {NAME_BYTES_MAX} bytes that can be seen")]
+    #[error("name must have 1 to {NAME_BYTES_MAX} printable bytes")]
     Name,
-    #[error("a key may be bound to {SCOPE_NAMES_MAX} sources and as many services at most")]
+    #[error("a key may be bound to at most {SCOPE_NAMES_MAX} sources and {SCOPE_NAMES_MAX} services")]
     TooManyNames,
-    #[error("{0:?} names no source or service")]
+    #[error("invalid source or service name {0:?}")]
     ScopeName(String),
     #[error(transparent)]
     Unfit(#[from] InvalidScope),
-    #[error("a key must live for longer than no time")]
+    #[error("key lifetime must be greater than zero")]
     Dead,
-    #[error("the system gave no random number")]
+    #[error("no random numbers available from the system")]
     NoRandom,
 }
 
-/// Why the first key must be an admin's, as the end of a sentence about its role.
-pub(crate) const FIRST_IS_ADMIN: &str = "must be `admin` for the first key: from then on everybody is asked for one, and nobody could make another";
+/// The end of a sentence about its role.
+pub(crate) const FIRST_IS_ADMIN: &str =
+    "must be `admin` for the first key: it turns on authentication, and only an admin can create more keys";
 
-/// What is said when the last key is gone that could make others.
-pub(crate) const NO_ADMIN_LEFT: &str = "no admin's key is good any more: stop the server, and make one with `redrive keys create NAME --role admin --data DIR`";
+/// Shown when the last admin key is gone.
+pub(crate) const NO_ADMIN_LEFT: &str = "no valid admin key is left: stop the server, and create one with `redrive keys create NAME --role admin --data DIR`";
 
-/// What is to be said about a key that has ended, if that leaves none that could make others.
+/// A warning, if no admin key is left.
 pub(crate) fn note_on_end<'a>(
     ended: &KeyRecord,
     mut known: impl Iterator<Item = &'a KeyRecord>,
@@ -109,12 +101,11 @@ pub(crate) fn note_on_end<'a>(
     (ended.role == Role::Admin && !is_left).then_some(NO_ADMIN_LEFT)
 }
 
-/// Whether somebody may come in with it.
 pub(crate) fn is_good(record: &KeyRecord, now: Timestamp) -> bool {
     record.revoked_at.is_none() && record.expires_at.is_none_or(|at| now < at)
 }
 
-/// The name of a key, from it or from the whole key: what is pasted whole is not repeated anywhere.
+/// From an id or a whole key: a pasted key must not be repeated anywhere.
 pub(crate) fn id_within(text: &str) -> &str {
     match text.split_at_checked(ID_LENGTH) {
         Some((id, rest)) if id.starts_with(PREFIX) && rest.starts_with('_') => id,
@@ -122,22 +113,19 @@ pub(crate) fn id_within(text: &str) -> &str {
     }
 }
 
-/// A key that was just made: the only time that it is known here.
 pub(crate) struct CreatedKey {
-    /// The key; its owner is told, and nobody else.
+    /// Shown to its owner once.
     pub(crate) text: String,
-    /// What is kept of it.
     pub(crate) record: KeyRecord,
 }
 
-/// Makes a key with a name that is not among those.
 pub(crate) fn make(
-    wish: KeySpec,
+    spec: KeySpec,
     taken: impl Fn(&str) -> bool,
     now: Timestamp,
 ) -> Result<CreatedKey, KeyCreationError> {
-    check(&wish)?;
-    let KeySpec { name, role, scope, rate, lives } = wish;
+    check(&spec)?;
+    let KeySpec { name, role, scope, rate, lives } = spec;
     let id = loop {
         let digits = random::<ID_BYTES>()?;
         let id = format!("{PREFIX}{:0width$x}", u32::from_be_bytes(digits), width = 2 * ID_BYTES);
@@ -161,8 +149,8 @@ pub(crate) fn make(
     Ok(CreatedKey { text, record })
 }
 
-fn check(wish: &KeySpec) -> Result<(), KeyCreationError> {
-    let KeySpec { name, role, scope, rate: _, lives } = wish;
+fn check(spec: &KeySpec) -> Result<(), KeyCreationError> {
+    let KeySpec { name, role, scope, rate: _, lives } = spec;
     let is_plain = |text: &str| !text.chars().any(char::is_control);
     if name.trim().is_empty() || name.len() > NAME_BYTES_MAX || !is_plain(name) {
         return Err(KeyCreationError::Name);
@@ -188,12 +176,12 @@ fn random<const LENGTH: usize>() -> Result<[u8; LENGTH], KeyCreationError> {
     Ok(bytes)
 }
 
-/// How a key is named where it was used: `key rk_1a2b3c4d (deploy)`.
+/// For logs: `key rk_1a2b3c4d (deploy)`.
 pub(crate) fn owner(record: &KeyRecord) -> String {
     format!("key {} ({})", record.id, record.name)
 }
 
-/// What a key may do, in words for the record.
+/// For the audit log.
 pub(crate) fn describe(record: &KeyRecord) -> String {
     let KeyRecord { id, name, role, scope, .. } = record;
     let mut text = format!("{id} ({name}), {}", role.as_str());
@@ -209,7 +197,7 @@ pub(crate) fn describe(record: &KeyRecord) -> String {
 mod tests {
     use super::*;
 
-    fn wish() -> KeySpec {
+    fn spec() -> KeySpec {
         KeySpec {
             name: "deploy".to_owned(),
             role: Role::Operator,
@@ -241,9 +229,9 @@ mod tests {
     #[test]
     fn the_end_of_the_last_admin_is_told() {
         let key = |role, lives| {
-            let wish =
+            let spec =
                 KeySpec { name: "k".to_owned(), role, scope: AccessScope::default(), rate: None, lives };
-            make(wish, |_| false, Timestamp::EPOCH).expect("a key").record
+            make(spec, |_| false, Timestamp::EPOCH).expect("a key").record
         };
         let now = Timestamp::EPOCH + Duration::from_secs(10);
         let (admin, other, viewer) =
@@ -263,8 +251,8 @@ mod tests {
 
     #[test]
     fn a_key_is_known_again_and_no_two_are_the_same() {
-        let one = make(wish(), |_| false, now()).expect("a key");
-        let other = make(wish(), |_| false, now()).expect("a key");
+        let one = make(spec(), |_| false, now()).expect("a key");
+        let other = make(spec(), |_| false, now()).expect("a key");
         assert_eq!(id_of(&one.text), Some(one.record.id.as_str()));
         assert!(is_same(&hash_of(&one.text), &one.record.hash));
         assert!(!is_same(&hash_of(&other.text), &one.record.hash));
@@ -280,7 +268,7 @@ mod tests {
             asked.borrow_mut().push(id.to_owned());
             asked.borrow().len() == 1
         };
-        let made = make(wish(), is_taken, now()).expect("a key");
+        let made = make(spec(), is_taken, now()).expect("a key");
         let asked = asked.into_inner();
         assert_eq!((asked.len(), asked.last()), (2, Some(&made.record.id)));
     }
@@ -325,23 +313,23 @@ mod tests {
         };
         #[rustfmt::skip]
         let cases = [
-            ("no name",             KeySpec { name: " ".to_owned(), ..wish() },                              KeyCreationError::Name),
-            ("a name of two lines", KeySpec { name: "a\nb".to_owned(), ..wish() },                           KeyCreationError::Name),
-            ("a long name",         KeySpec { name: "a".repeat(101), ..wish() },                             KeyCreationError::Name),
-            ("a nameless service",  KeySpec { scope: services(&[""]), ..wish() },                            KeyCreationError::ScopeName(String::new())),
-            ("a crowd",             KeySpec { scope: services(&["a"; 101]), ..wish() },                      KeyCreationError::TooManyNames),
-            ("an admin in bounds",  KeySpec { scope: services(&["a"]), role: Role::Admin, ..wish() },        InvalidScope::Admin.into()),
-            ("stillborn",           KeySpec { lives: Some(Duration::ZERO), ..wish() },                       KeyCreationError::Dead),
+            ("no name",             KeySpec { name: " ".to_owned(), ..spec() },                              KeyCreationError::Name),
+            ("a name of two lines", KeySpec { name: "a\nb".to_owned(), ..spec() },                           KeyCreationError::Name),
+            ("a long name",         KeySpec { name: "a".repeat(101), ..spec() },                             KeyCreationError::Name),
+            ("a nameless service",  KeySpec { scope: services(&[""]), ..spec() },                            KeyCreationError::ScopeName(String::new())),
+            ("a crowd",             KeySpec { scope: services(&["a"; 101]), ..spec() },                      KeyCreationError::TooManyNames),
+            ("an admin in bounds",  KeySpec { scope: services(&["a"]), role: Role::Admin, ..spec() },        InvalidScope::Admin.into()),
+            ("stillborn",           KeySpec { lives: Some(Duration::ZERO), ..spec() },                       KeyCreationError::Dead),
         ];
-        for (name, wish, expected) in cases {
-            assert_eq!(make(wish, |_| false, now()).err(), Some(expected), "{name}");
+        for (name, spec, expected) in cases {
+            assert_eq!(make(spec, |_| false, now()).err(), Some(expected), "{name}");
         }
     }
 
     #[test]
     fn the_record_says_what_a_key_may_do() {
         let scope = AccessScope { sources: vec!["/shop".to_owned()], services: vec!["billing".to_owned()] };
-        let record = make(KeySpec { scope, ..wish() }, |_| false, now()).expect("a key").record;
+        let record = make(KeySpec { scope, ..spec() }, |_| false, now()).expect("a key").record;
         let id = &record.id;
         assert_eq!(owner(&record), format!("key {id} (deploy)"));
         assert_eq!(describe(&record), format!("{id} (deploy), operator, source /shop, service billing"));

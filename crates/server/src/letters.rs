@@ -1,4 +1,4 @@
-//! Dead letters as they are asked for and shown, the same whether a server answers or a data folder is read.
+//! Dead letters: queries, JSON and terminal output, the same from a server and from a data folder.
 
 mod browse;
 pub(crate) mod bulk;
@@ -16,18 +16,18 @@ mod text;
 use redrive_core::time::Timestamp;
 use redrive_node::store::letter::{LetterFilter, Poison, Selection};
 
-/// Letters in one list, at most and unless asked otherwise.
+/// Maximum and default page size.
 pub(crate) const LIST_MAX: usize = 500;
 
 pub(crate) const LIST_DEFAULT: usize = 50;
 
-/// Causes in one answer; the most frequent come first.
+/// Groups in one answer; the most frequent first.
 pub(crate) const GROUPS_MAX: usize = 500;
 
-/// Letters that are read at once for an export: their data may be large.
+/// Small, since the data of letters may be large.
 pub(crate) const EXPORT_PAGE: usize = 100;
 
-/// All letters that the filter finds, poison among them, and none that dies later.
+/// All matching letters, poison included, that died before `now`.
 pub(crate) fn everything(filter: LetterFilter, now: Timestamp) -> Selection {
     Selection { filter, letters: None, poison: Poison::Included, died_until: now }
 }

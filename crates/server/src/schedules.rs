@@ -1,4 +1,4 @@
-//! `redrive schedules`: when the schedules of a rule book fire next.
+//! `redrive schedules`: next fires of the schedules in a rule book.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -18,28 +18,27 @@ use crate::terminal::moment::coming;
 use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{print_as, style};
 
-/// Shows when the schedules of a rule book fire next, and what clocks that are set do to them; needs no
-/// server.
+/// Shows the next fires of all schedules, including clock changes; needs no server.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   redrive schedules
   redrive schedules --rules redrive.yaml --count 3
-  redrive schedules --from 2026-10-24T00:00:00Z      over the end of summer time
+  redrive schedules --from 2026-10-24T00:00:00Z      across the end of summer time
   redrive schedules --format json
 
-Exit code: 0 shown, 1 the book has errors, 2 a file cannot be read.")]
+Exit code: 0 shown, 1 the rule book has errors, 2 a file cannot be read.")]
 pub(crate) struct SchedulesArgs {
     /// The rule book
     #[arg(long, value_name = "FILE", default_value = "redrive.yaml")]
     pub(crate) rules: PathBuf,
-    /// How many fires of each
+    /// Number of fires of each
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     pub(crate) count: u16,
-    /// From when on, such as 2026-10-24T00:00:00Z; without it, from now on
+    /// Start time, such as 2026-10-24T00:00:00Z (default: now)
     #[arg(long, value_name = "TIME")]
     pub(crate) from: Option<Timestamp>,
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
 }
@@ -71,10 +70,9 @@ fn shown(plan: &ScheduledJob, from: Timestamp, count: u16) -> Value {
     })
 }
 
-/// The whole page.
 pub(crate) fn page(plans: &[ScheduledJob], from: Timestamp, count: u16) -> String {
     if plans.is_empty() {
-        return "the rule book has no schedules\n".to_owned();
+        return "no schedules in the rule book\n".to_owned();
     }
     let mut out = String::new();
     for (place, plan) in plans.iter().enumerate() {
@@ -93,15 +91,15 @@ fn title(plan: &ScheduledJob) -> String {
     match &plan.act {
         ScheduledAction::Emit(emission) => {
             let missed = match plan.catch_up.missed {
-                Missed::One => format!("of missed fires the latest is caught up, within {within}"),
-                Missed::None => "missed fires are lost".to_owned(),
-                Missed::All => format!("missed fires are all caught up, within {within}"),
+                Missed::One => format!("of missed fires, the latest is caught up within {within}"),
+                Missed::None => "missed fires are skipped".to_owned(),
+                Missed::All => format!("missed fires are all caught up within {within}"),
             };
             let what = format!("emits {} at {when}; {missed}", emission.event_type.as_str());
             format!("{}  {}", style::bold(&emission.name), style::dim(what))
         }
         ScheduledAction::BringBack => {
-            format!("{}  {}", style::bold("dead letters"), style::dim(format!("come back at {when}")))
+            format!("{}  {}", style::bold("dead letters"), style::dim(format!("replayed at {when}")))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How the server is: health, status, metrics, live stream, trend.
+//! Server status: health, status, metrics, live stream, trend.
 
 pub(crate) mod command;
 pub(crate) mod handlers;

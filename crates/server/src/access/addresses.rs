@@ -1,7 +1,7 @@
-//! Addresses as a caller may see them: whole for an admin, and masked for everybody else.
+//! Addresses as a caller may see them: whole for admins, masked for others.
 //!
-//! Invariant: whatever tells of the rule book goes out through here. Passwords of addresses are shown to
-//! nobody; query values and the paths of webhooks, which are secrets too, only to admins.
+//! Invariant: every view of the rule book passes through here. Passwords are always hidden; query values and
+//! webhook paths, which are secrets too, are shown to admins only.
 
 use redrive_core::access::Role;
 use redrive_core::book::RuleBook;
@@ -14,17 +14,14 @@ use crate::access::caller::ApiCaller;
 use crate::api::error::ApiResult;
 use crate::api::reply;
 
-/// How addresses are shown to somebody.
 #[derive(Clone, Debug)]
 pub(crate) enum VisibleAddresses {
-    /// But for their passwords.
+    /// All but passwords.
     Whole,
-    /// Without anything secret.
     Masked(AddressMask),
 }
 
 impl VisibleAddresses {
-    /// How a caller may see the addresses of that book.
     pub(crate) fn for_caller(caller: &ApiCaller, book: &RuleBook) -> Self {
         match caller.role() {
             Role::Admin => Self::Whole,
@@ -32,7 +29,6 @@ impl VisibleAddresses {
         }
     }
 
-    /// The text with its addresses as they may be seen.
     pub(crate) fn shown(&self, text: &str) -> String {
         match self {
             Self::Whole => hide_passwords(text).into_owned(),
@@ -40,7 +36,6 @@ impl VisibleAddresses {
         }
     }
 
-    /// The same for the text of a whole rule book.
     pub(crate) fn shown_book(&self, text: &str) -> String {
         match self {
             Self::Whole => hide_passwords(text).into_owned(),
@@ -48,12 +43,11 @@ impl VisibleAddresses {
         }
     }
 
-    /// A good answer with all addresses in it as they may be seen.
     pub(crate) fn ok(&self, value: &impl Serialize) -> ApiResult {
         match self {
             Self::Whole => reply::ok(value),
             Self::Masked(mask) => {
-                let mut value = serde_json::to_value(value).expect("what we answer with is always JSON");
+                let mut value = serde_json::to_value(value).expect("API types are JSON");
                 hide_in(mask, &mut value);
                 reply::ok(&value)
             }

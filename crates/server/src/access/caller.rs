@@ -1,7 +1,7 @@
-//! A caller as handlers know it: who did it, and whether it is bound to something else.
+//! A caller as handlers see it: its identity and scope.
 //!
-//! Invariant: what a caller may not see is answered as if it were not there, and a question for more than it
-//! may see is refused whole: nothing is left out in silence.
+//! Invariant: what a caller may not see is answered as not found, and a request for more than it may see is
+//! refused as a whole: nothing is left out silently.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,17 +20,14 @@ use crate::api::error::ApiError;
 use crate::api::limits::failed_logins::address_group;
 use crate::keys;
 
-/// Whose request it is; nobody's, where nobody is asked.
 #[derive(Clone, Debug)]
 pub(crate) struct ApiCaller(CallerIdentity);
 
 #[derive(Clone, Debug)]
 enum CallerIdentity {
-    /// Nobody is asked who they are, and everybody may do everything.
-    Anybody,
-    /// The owner of a key.
+    /// Authentication is off: every caller may do everything.
+    Anonymous,
     Key(Arc<CachedKey>),
-    /// Whoever an issuer speaks of.
     Token(Arc<Claims>),
 }
 
@@ -38,8 +35,8 @@ impl<S: Send + Sync> FromRequestParts<S> for ApiCaller {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
-        // Only the routes that ask for nobody's key come without one.
-        Ok(parts.extensions.get::<Self>().cloned().unwrap_or(Self(CallerIdentity::Anybody)))
+        // Only routes without authentication have no caller.
+        Ok(parts.extensions.get::<Self>().cloned().unwrap_or(Self(CallerIdentity::Anonymous)))
     }
 }
 
@@ -52,66 +49,63 @@ impl ApiCaller {
         Self(CallerIdentity::Token(Arc::new(claims)))
     }
 
-    /// For the record.
+    /// For the audit log.
     pub(crate) fn by(&self) -> AuditActor {
         match &self.0 {
-            CallerIdentity::Anybody => AuditActor::unknown(),
+            CallerIdentity::Anonymous => AuditActor::unknown(),
             CallerIdentity::Key(held) => AuditActor::named(&keys::owner(&held.record)),
             CallerIdentity::Token(claims) => AuditActor::named(&format!("token of {}", claims.subject)),
         }
     }
 
-    /// What its requests are counted under.
+    /// The key of its rate limit.
     pub(crate) fn meter(&self) -> String {
         match &self.0 {
-            CallerIdentity::Anybody => String::new(),
+            CallerIdentity::Anonymous => String::new(),
             CallerIdentity::Key(held) => format!("key {}", held.record.id),
             CallerIdentity::Token(claims) => format!("token {}", claims.subject),
         }
     }
 
-    /// What its streams are counted under: who it is, or where it comes from if nobody is asked.
+    /// The key of its stream limit: its identity, or its address without authentication.
     pub(crate) fn name_or_address(&self, peer: Peer) -> String {
         match &self.0 {
-            CallerIdentity::Anybody => address_group(Some(peer.0)),
+            CallerIdentity::Anonymous => address_group(Some(peer.0)),
             CallerIdentity::Key(_) | CallerIdentity::Token(_) => self.meter(),
         }
     }
 
-    /// The rate that is its own.
     pub(crate) fn rate(&self) -> Option<Rate> {
         match &self.0 {
-            CallerIdentity::Anybody | CallerIdentity::Token(_) => None,
+            CallerIdentity::Anonymous | CallerIdentity::Token(_) => None,
             CallerIdentity::Key(held) => held.record.per_second.and_then(Rate::per_second),
         }
     }
 
-    /// What it is called by people.
     pub(crate) fn name(&self) -> String {
         match &self.0 {
-            CallerIdentity::Anybody => "anybody".to_owned(),
+            CallerIdentity::Anonymous => "anonymous".to_owned(),
             CallerIdentity::Key(held) => held.record.name.clone(),
             CallerIdentity::Token(claims) => claims.subject.clone(),
         }
     }
 
-    /// What it is trusted with; of several roles, the one that may most.
+    /// The most powerful of its roles.
     pub(crate) fn role(&self) -> Role {
         match &self.0 {
-            CallerIdentity::Anybody => Role::Admin,
+            CallerIdentity::Anonymous => Role::Admin,
             CallerIdentity::Key(held) => held.record.role,
             CallerIdentity::Token(claims) => claims.roles.iter().copied().max().unwrap_or(Role::Ingest),
         }
     }
 
-    /// The services that it is bound to.
     pub(crate) fn services(&self) -> Option<&[String]> {
         self.scope().filter(|scope| scope.is_bound_to_services()).map(|scope| scope.services.as_slice())
     }
 
     pub(crate) fn may(&self, permission: Permission) -> bool {
         match &self.0 {
-            CallerIdentity::Anybody => true,
+            CallerIdentity::Anonymous => true,
             CallerIdentity::Key(held) => held.record.role.may(permission),
             CallerIdentity::Token(claims) => claims.roles.iter().any(|role| role.may(permission)),
         }
@@ -119,77 +113,77 @@ impl ApiCaller {
 
     fn scope(&self) -> Option<&AccessScope> {
         match &self.0 {
-            // What an issuer says of somebody holds everywhere.
-            CallerIdentity::Anybody | CallerIdentity::Token(_) => None,
+            // Tokens have no service scope.
+            CallerIdentity::Anonymous | CallerIdentity::Token(_) => None,
             CallerIdentity::Key(held) => Some(&held.record.scope),
         }
     }
 
-    /// Whether it would still be let in: streams end when it would not.
+    /// Whether its credential is still valid: streams end when it is not.
     pub(crate) fn is_good(&self, now: Timestamp) -> bool {
         match &self.0 {
-            CallerIdentity::Anybody => true,
+            CallerIdentity::Anonymous => true,
             CallerIdentity::Key(held) => held.is_good(now),
             CallerIdentity::Token(claims) => now < claims.expires_at,
         }
     }
 
-    /// Whether it is bound to services.
     pub(crate) fn is_bound(&self) -> bool {
         self.scope().is_some_and(AccessScope::is_bound_to_services)
     }
 
-    /// Whether it may see what is of that service.
     pub(crate) fn sees(&self, service: &str) -> bool {
         self.scope().is_none_or(|scope| scope.allows_service(service))
     }
 
-    /// Refuses what is of another service.
     pub(crate) fn check_service(&self, service: &str) -> Result<(), ApiError> {
         if self.sees(service) {
             return Ok(());
         }
-        Err(self.out_of_bounds(format!("the key is not for the service `{service}`")))
+        Err(self.out_of_bounds(format!("the key has no access to the service `{service}`")))
     }
 
-    /// Refuses a list that would go beyond its services.
+    /// Refuses a list that exceeds its services.
     pub(crate) fn check_list(&self, service: Option<&str>) -> Result<(), ApiError> {
         match service {
             Some(service) => self.check_service(service),
             None if self.is_bound() => Err(self.out_of_bounds(
-                "the key is bound to services: say with `service` which of them is meant, in commands with --service NAME"
+                "the key is bound to services: name one with `service` (in commands: --service NAME)"
                     .to_owned(),
             )),
             None => Ok(()),
         }
     }
 
-    /// Refuses events of another source.
     pub(crate) fn check_source(&self, source: &str) -> Result<(), ApiError> {
         let Some(scope) = self.scope().filter(|scope| !scope.allows_source(source)) else { return Ok(()) };
         if scope.sources.is_empty() {
             return Err(forbidden(
-                "the key is bound to services, and an event may reach others: to send events, a key that is bound to services must also be bound to sources, with `redrive keys create … --source SOURCE`",
+                "a key bound to services can send events only if it is bound to sources too: `redrive \
+                 keys create … --source SOURCE`",
             ));
         }
-        let message = format!("the key is not for events of the source `{source}`");
+        let message = format!("the key has no access to events of the source `{source}`");
         Err(forbidden(message).with("sources", scope.sources.clone()))
     }
 
-    /// Refuses a letter from elsewhere whose event claims a source that the key is not for.
+    /// Refuses an imported letter whose event has a source outside the key's scope.
     pub(crate) fn check_imported_source(&self, source: &str) -> Result<(), ApiError> {
         let Some(scope) = self.scope().filter(|scope| !scope.allows_source(source)) else { return Ok(()) };
         let message = format!(
-            "the key is not for events of the source `{source}`: leave the source out, or use a key that is bound to it too (`redrive keys create … --source {source}`)"
+            "the key has no access to events of the source `{source}`: omit the source, or use a key that \
+             is bound to it (`redrive keys create … --source {source}`)"
         );
         Err(forbidden(message).with("sources", scope.sources.clone()))
     }
 
-    /// Refuses what concerns the whole server, and says what there is instead.
+    /// Refuses what concerns the whole server, and names alternatives.
     pub(crate) fn check_whole(&self) -> Result<(), ApiError> {
         let Some(service) = self.scope().and_then(|scope| scope.services.first()) else { return Ok(()) };
         Err(forbidden(format!(
-            "this concerns the whole server, and the key is bound to services: it takes a key that is bound to none; this one is good for `redrive status`, `redrive tail`, `redrive why --last --service {service}` and `redrive dlq list --service {service}`",
+            "the key is bound to services, but this concerns the whole server; with this key, use `redrive status`, \
+             `redrive tail`, `redrive why --last --service {service}` or `redrive dlq list --service \
+             {service}`",
         )))
     }
 
@@ -205,12 +199,11 @@ mod tests {
     use crate::access::keyring::Keyring;
     use crate::keys::KeySpec;
 
-    /// The owner of a key of that role and scope.
     fn caller(role: Role, sources: &[&str], services: &[&str]) -> ApiCaller {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let scope = AccessScope { sources: owned(sources), services: owned(services) };
-        let wish = KeySpec { name: "test".to_owned(), role, scope, rate: None, lives: None };
-        let made = keys::make(wish, |_| false, Timestamp::EPOCH).expect("a key");
+        let spec = KeySpec { name: "test".to_owned(), role, scope, rate: None, lives: None };
+        let made = keys::make(spec, |_| false, Timestamp::EPOCH).expect("a key");
         let keyring = Keyring::new(vec![made.record]);
         ApiCaller::with_key(keyring.find(&made.text, Timestamp::EPOCH).expect("it is there"))
     }
@@ -240,12 +233,12 @@ mod tests {
 
     #[test]
     fn where_nobody_is_asked_everybody_may_everything() {
-        let anybody = ApiCaller(CallerIdentity::Anybody);
+        let anonymous = ApiCaller(CallerIdentity::Anonymous);
         for permission in Permission::ALL {
-            assert!(anybody.may(permission), "{}", permission.as_words());
+            assert!(anonymous.may(permission), "{}", permission.as_words());
         }
-        assert!(anybody.check_list(None).is_ok() && anybody.check_source("/any").is_ok());
-        assert_eq!(anybody.by(), AuditActor::unknown());
+        assert!(anonymous.check_list(None).is_ok() && anonymous.check_source("/any").is_ok());
+        assert_eq!(anonymous.by(), AuditActor::unknown());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a caller shows: a key of ours or somebody's token, from one of two headers.
+//! The credential of a request: an API key or a token, from one of two headers.
 
 use axum::http::{HeaderMap, HeaderName, header};
 
@@ -6,21 +6,21 @@ use crate::keys;
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
-/// What is shown; neither is printed anywhere.
+/// Never printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Credential<'a> {
-    /// Something that begins as our keys do.
+    /// A text with the prefix of our keys.
     Key(&'a str),
-    /// Anything else: a token, perhaps.
+    /// Any other text.
     Token(&'a str),
 }
 
-/// Something is shown that cannot be read, or more than one thing.
+/// Unreadable, or more than one credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnreadableCredential;
 
 impl<'a> Credential<'a> {
-    /// What the headers show; nothing, if they do not try.
+    /// `None` if the request carries none.
     pub(crate) fn of(headers: &'a HeaderMap) -> Result<Option<Self>, UnreadableCredential> {
         let bearer = single(headers, &header::AUTHORIZATION)?.map(bearer).transpose()?;
         let key = single(headers, &API_KEY)?;
@@ -29,13 +29,11 @@ impl<'a> Credential<'a> {
             (Some(text), None) if text.starts_with(keys::PREFIX) => Ok(Some(Self::Key(text))),
             (Some(text), None) => Ok(Some(Self::Token(text))),
             (None, Some(text)) => Ok(Some(Self::Key(text))),
-            // Which of them is meant is nothing to guess about.
             (Some(_), Some(_)) => Err(UnreadableCredential),
         }
     }
 }
 
-/// The one value of a header.
 fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, UnreadableCredential> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
@@ -45,7 +43,7 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a st
     }
 }
 
-/// What follows the word `Bearer`, which may be written in any case.
+/// The scheme name is case-insensitive.
 fn bearer(value: &str) -> Result<&str, UnreadableCredential> {
     let (scheme, text) = value.split_once(' ').ok_or(UnreadableCredential)?;
     let text = text.trim_start_matches(' ');
@@ -57,7 +55,6 @@ fn bearer(value: &str) -> Result<&str, UnreadableCredential> {
 mod tests {
     use super::*;
 
-    /// A name, the headers, and what they show.
     type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], Result<Option<Credential<'a>>, UnreadableCredential>);
 
     #[test]

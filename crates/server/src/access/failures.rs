@@ -1,9 +1,10 @@
-//! Those who came with a bad key: told of, but not so often that the telling itself does harm.
+//! Failed authentications: counted, logged and reported at a bounded rate.
 
 use std::net::IpAddr;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use redrive_core::text::counted;
 use redrive_core::time::Timestamp;
 use redrive_node::activity::Activity;
 use redrive_node::runtime::Node;
@@ -13,42 +14,39 @@ use crate::api::error::ApiError;
 use crate::api::limits::failed_logins::{FailedLogins, address_group};
 use crate::api::limits::rate;
 
-/// What those who fail here are counted under.
-const DOOR: &str = "api";
+const METRIC_LABEL: &str = "api";
 
-/// How often it is told that somebody failed, at most.
-const TELL_EVERY: Duration = Duration::from_secs(1);
+const REPORT_EVERY: Duration = Duration::from_secs(1);
 
-/// Why somebody is not known; what was shown is in none of it.
+/// Why authentication failed; never contains the credential.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CredentialProblem {
-    /// It is not said which, here as little as to whoever showed it.
+    /// Deliberately does not say which.
     #[error("the key is unknown, revoked or expired")]
     Key,
     #[error("{0}")]
     Token(TokenError),
-    #[error("it is no key, and the rule book believes no tokens")]
+    #[error("not an API key, and the rule book accepts no tokens")]
     NoTokens,
-    #[error("it is not one key or one token")]
+    #[error("more than one credential, or an unreadable one")]
     Unreadable,
 }
 
-/// What is remembered of them.
 #[derive(Debug, Default)]
 pub(crate) struct FailedLoginLog {
     addresses: FailedLogins,
-    telling: Mutex<FailedLoginReport>,
+    report: Mutex<FailedLoginReport>,
 }
 
-/// Tells of many as of one.
+/// Reports many failures as one.
 #[derive(Debug, Default)]
 struct FailedLoginReport {
-    told_at: Option<Timestamp>,
-    untold: u64,
+    reported_at: Option<Timestamp>,
+    unreported: u64,
 }
 
 impl FailedLoginLog {
-    /// Somebody failed; an error if that was too often.
+    /// `Err` if the address failed too often.
     pub(crate) fn note(
         &self,
         node: &Node,
@@ -56,27 +54,26 @@ impl FailedLoginLog {
         doubt: &CredentialProblem,
         now: Timestamp,
     ) -> Result<(), ApiError> {
-        node.count_unauthorized(DOOR);
+        node.count_unauthorized(METRIC_LABEL);
         let address = address_group(peer);
-        if let Some(count) = self.telling.lock().expect("nobody panics while counting").count(now) {
-            tracing::warn!(count, address, last = %doubt, "bad keys were shown");
-            let attempts =
-                if count == 1 { "a bad key was".to_owned() } else { format!("{count} bad keys were") };
-            node.publish_logged(Activity::security(format!("{attempts} shown, the last one by {address}")));
+        if let Some(count) = self.report.lock().expect("no panic while counting").count(now) {
+            tracing::warn!(count, address, last = %doubt, "authentication failed");
+            let attempts = counted(count, "failed authentication");
+            node.publish_logged(Activity::security(format!("{attempts}, last from {address}")));
         }
         self.addresses.note(&address, now).map_err(|too_many| rate::refusal(&too_many))
     }
 }
 
 impl FailedLoginReport {
-    /// One more; how many there were since the last time, if it is time to tell.
+    /// Returns the count since the last report if one is due.
     fn count(&mut self, now: Timestamp) -> Option<u64> {
-        self.untold += 1;
-        if self.told_at.is_some_and(|at| now.since(at) < TELL_EVERY) {
+        self.unreported += 1;
+        if self.reported_at.is_some_and(|at| now.since(at) < REPORT_EVERY) {
             return None;
         }
-        self.told_at = Some(now);
-        Some(std::mem::take(&mut self.untold))
+        self.reported_at = Some(now);
+        Some(std::mem::take(&mut self.unreported))
     }
 }
 
@@ -85,12 +82,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_failures_are_told_as_one_with_their_number() {
+    fn many_failures_are_reported_as_one_with_their_number() {
         let at = |millis: u64| Timestamp::from_millis(10_000 + millis);
-        let mut telling = FailedLoginReport::default();
+        let mut report = FailedLoginReport::default();
         let cases = [(0, Some(1)), (1, None), (999, None), (1_000, Some(3)), (5_000, Some(1))];
         for (millis, expected) in cases {
-            assert_eq!(telling.count(at(millis)), expected, "after {millis} ms");
+            assert_eq!(report.count(at(millis)), expected, "after {millis} ms");
         }
     }
 }

@@ -1,6 +1,4 @@
-//! The keys that are good, in memory: the store keeps the same, and both change together.
-//!
-//! Invariant: as many as the store may have, and no more.
+//! Valid keys in memory, changed together with the store and bounded by the store's limit.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,13 +9,12 @@ use redrive_node::store::access_store::KeyRecord;
 
 use crate::keys;
 
-/// A key that somebody may come in with.
 #[derive(Debug)]
 pub(crate) struct CachedKey {
     pub(crate) record: KeyRecord,
-    /// The moment from which it is good no more, in nanoseconds: others may hold it while it is revoked.
+    /// When the key ends, in nanoseconds; atomic since holders must see a revocation.
     ends_at: AtomicU64,
-    /// In nanoseconds; zero until it is used.
+    /// In nanoseconds; zero until used.
     used_at: AtomicU64,
 }
 
@@ -32,14 +29,13 @@ impl CachedKey {
     }
 }
 
-/// When it ends, or has ended.
 fn ends_at(record: &KeyRecord) -> Timestamp {
     let expires_at = record.expires_at.unwrap_or(Timestamp::NEVER);
-    // A clock that was set back does not bring a revoked key to life.
+    // A clock set back must not revive a revoked key.
     if record.revoked_at.is_some() { Timestamp::EPOCH } else { expires_at }
 }
 
-/// All keys by name.
+/// Keys by id.
 #[derive(Debug)]
 pub(crate) struct Keyring(RwLock<HashMap<String, Arc<CachedKey>>>);
 
@@ -49,23 +45,22 @@ impl Keyring {
         Self(RwLock::new(held.collect()))
     }
 
-    /// Adds a key, or takes over what has become of one.
+    /// Adds or updates a key.
     pub(crate) fn put(&self, record: KeyRecord) {
-        let mut keys = self.0.write().expect("nobody panics while changing");
+        let mut keys = self.0.write().expect("no panic while changing keys");
         let held = Arc::new(CachedKey::new(record));
         if let Some(old) = keys.get(&held.record.id) {
             held.used_at.store(old.used_at.load(Ordering::Relaxed), Ordering::Relaxed);
-            // Whoever came in with it is told as well.
+            // Callers that hold the key see the change as well.
             old.ends_at.store(held.ends_at.load(Ordering::Acquire), Ordering::Release);
         }
         keys.insert(held.record.id.clone(), held);
     }
 
-    /// The key that this text is, if it is good.
     pub(crate) fn find(&self, text: &str, now: Timestamp) -> Option<Arc<CachedKey>> {
         let id = keys::id_of(text)?;
         let held = self.get(id);
-        // A name that nobody has takes as long as a secret that is wrong.
+        // An unknown id takes as long as a wrong secret.
         let kept = held.as_ref().map_or([0; 32], |held| held.record.hash);
         let is_right = keys::is_same(&keys::hash_of(text), &kept);
         let held = held.filter(|held| is_right && held.is_good(now))?;
@@ -73,9 +68,8 @@ impl Keyring {
         Some(held)
     }
 
-    /// Whether there is one that somebody may come in with.
     pub(crate) fn has_good(&self, now: Timestamp) -> bool {
-        self.0.read().expect("nobody panics while changing").values().any(|held| held.is_good(now))
+        self.0.read().expect("no panic while changing keys").values().any(|held| held.is_good(now))
     }
 
     pub(crate) fn last_used_at(&self, id: &str) -> Option<Timestamp> {
@@ -84,7 +78,7 @@ impl Keyring {
     }
 
     fn get(&self, id: &str) -> Option<Arc<CachedKey>> {
-        self.0.read().expect("nobody panics while changing").get(id).map(Arc::clone)
+        self.0.read().expect("no panic while changing keys").get(id).map(Arc::clone)
     }
 }
 
@@ -101,14 +95,14 @@ mod tests {
     }
 
     fn key(lives: Option<Duration>) -> CreatedKey {
-        let wish = KeySpec {
+        let spec = KeySpec {
             name: "deploy".to_owned(),
             role: Role::Viewer,
             scope: AccessScope::default(),
             rate: None,
             lives,
         };
-        make(wish, |_| false, at(100)).expect("a key")
+        make(spec, |_| false, at(100)).expect("a key")
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The tokens of the issuer that the rule book believes, if it believes one.
+//! Tokens of the issuer in the rule book, if there is one.
 
 use std::sync::Arc;
 
@@ -13,10 +13,9 @@ use redrive_node::token::{Claims, KeysChange, Tokens};
 use crate::access::failures::CredentialProblem;
 use crate::api::error::ApiError;
 
-/// Hears what is to be told of the issuer's keys; nothing, of an issuer that the book does not have any more.
+/// Receives changes of the issuer's keys; `None` when the issuer left the rule book.
 pub(crate) type IssuerAlarm = Arc<dyn Fn(Option<KeysChange>) + Send + Sync>;
 
-/// Reads tokens by the book that holds.
 pub(crate) struct BearerTokens {
     secrets: Secrets,
     pool: Arc<Pool>,
@@ -29,19 +28,17 @@ impl BearerTokens {
         Self { secrets, pool, alarm, tokens: ArcSwapOption::empty() }
     }
 
-    /// Makes the tokens of another rule book. The keys of an issuer that stays are kept.
+    /// Keeps the fetched keys of an unchanged issuer.
     pub(crate) fn prepare(&self, book: &RuleBook) -> Result<Option<Arc<Tokens>>, String> {
         let Some(rules) = &book.sections().access.jwt else { return Ok(None) };
         if let Some(tokens) = self.tokens().filter(|tokens| tokens.is_by(rules)) {
             return Ok(Some(tokens));
         }
         let made = Tokens::new(rules, self.secrets.clone(), Arc::clone(&self.pool));
-        let tokens =
-            made.map_err(|error| format!("the address of the issuer's keys is not right: {error}"))?;
+        let tokens = made.map_err(|error| format!("the address of the issuer's keys is invalid: {error}"))?;
         Ok(Some(Arc::new(tokens)))
     }
 
-    /// Goes by these tokens from now on.
     pub(crate) fn switch(&self, next: Option<Arc<Tokens>>) {
         let before = self.tokens.swap(next.clone());
         if let (Some(before), Some(next)) = (&before, &next)
@@ -57,9 +54,9 @@ impl BearerTokens {
         }
     }
 
-    /// No token can be checked by this book, which asks for them.
+    /// The rule book requires tokens, but none can be checked.
     pub(crate) fn shut(&self, why: String) {
-        tracing::error!(error = why, "no token can be checked");
+        tracing::error!(error = why, "token verification unavailable");
         (self.alarm)(Some(KeysChange::Gone { why }));
     }
 
@@ -68,27 +65,26 @@ impl BearerTokens {
     }
 
     /// The issuer, if its keys cannot be fetched.
-    pub(crate) async fn ailing(&self) -> Option<(String, UnavailableValue)> {
+    pub(crate) async fn unavailable(&self) -> Option<(String, UnavailableValue)> {
         let tokens = self.tokens()?;
-        tokens.failing().await.map(|ailing| (tokens.issuer().to_owned(), ailing))
+        tokens.failing().await.map(|problem| (tokens.issuer().to_owned(), problem))
     }
 
-    /// Whether the book believes tokens.
     pub(crate) fn are_believed(&self) -> bool {
         self.tokens().is_some()
     }
 
-    /// Whom a token speaks of, or why it is not believed; an error if that cannot be known now.
+    /// `Err` if the token cannot be checked now.
     pub(crate) async fn find(&self, token: &str) -> Result<Result<Claims, CredentialProblem>, ApiError> {
         let Some(tokens) = self.tokens() else { return Ok(Err(CredentialProblem::NoTokens)) };
         match tokens.verify(token, wall_clock()).await {
             Ok(claims) => Ok(Ok(claims)),
             Err(error) if error.is_outage() => {
-                tracing::debug!(%error, "a token could not be checked");
-                Err(ApiError::unavailable("tokens cannot be checked at the moment: try again, or use a key"))
+                tracing::debug!(%error, "token could not be verified");
+                Err(ApiError::unavailable("tokens cannot be verified at the moment: try again, or use a key"))
             }
             Err(error) => {
-                tracing::debug!(%error, "a token is not believed");
+                tracing::debug!(%error, "token rejected");
                 Ok(Err(CredentialProblem::Token(error)))
             }
         }

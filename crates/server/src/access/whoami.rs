@@ -8,29 +8,29 @@ use crate::access::caller::ApiCaller;
 use crate::api::error::ApiResult;
 use crate::api::{App, reply};
 
-/// Whoever shows this key or token.
+/// The caller.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Whoami {
-    /// Whether anybody is asked for a key: `on` or `off`.
+    /// Whether authentication is required: `on` or `off`.
     #[schema(pattern = "^(on|off)$")]
     pub authentication: String,
-    /// The key's name, or whom the token speaks of; `anybody` where nobody is asked.
+    /// The key's name or the token's subject; `anonymous` without authentication.
     pub name: String,
-    /// What they are trusted with.
+    /// The caller's role.
     #[schema(pattern = "^(ingest|viewer|operator|admin)$")]
     pub role: String,
-    /// What they may do: `send`, `read`, `operate`, `administer`.
+    /// Permissions: `send`, `read`, `operate`, `administer`.
     pub may: Vec<String>,
-    /// The services that the key is bound to; none are all.
+    /// Services that the key is bound to; absent means all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub services: Option<Vec<String>>,
     /// The server's version.
     pub version: String,
-    /// Whether the server makes its own events, to be looked at.
+    /// Whether the server generates demo events.
     pub demo: bool,
 }
 
-/// Who you are here, and what you may do.
+/// The caller and its permissions.
 #[utoipa::path(
     get, path = "/v1/whoami", operation_id = "whoami", tag = "operating",
     responses((status = 200, description = "you", body = Whoami))

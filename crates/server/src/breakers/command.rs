@@ -1,4 +1,4 @@
-//! `redrive breakers`: states of circuit breakers, trip and reset by hand.
+//! `redrive breakers`: lists, trips and resets circuit breakers.
 
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -10,14 +10,14 @@ use crate::client::ClientRequest;
 use crate::client::address::segment;
 use crate::terminal::{print, print_as, terminal_columns};
 
-/// Shows how the breakers of all dependencies are; trips one, or resets it.
+/// Lists circuit breakers; trips or resets one.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
 Examples:
   redrive breakers
-  redrive breakers trip billing --note 'their maintenance until 14:00'
+  redrive breakers trip billing --note 'maintenance until 14:00'
   redrive breakers reset billing
 
 Exit code: 0 done, 1 no such dependency or no breaker, 2 wrong use, 3 no server."
@@ -31,21 +31,20 @@ pub(crate) struct BreakersArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BreakersCommand {
-    /// Shows how the breakers of all dependencies are
+    /// Lists the circuit breakers of all dependencies
     List(ViewArgs),
-    /// Opens the breaker of a dependency for as long as failures would: calls wait
+    /// Opens a breaker for its usual open time; deliveries wait
     Trip(BreakerSetArgs),
-    /// Closes it and forgets the failures so far: calls flow
+    /// Closes a breaker and clears its failure counts
     Reset(BreakerSetArgs),
 }
 
-/// Which breaker is turned.
 #[derive(Debug, Args)]
 pub(crate) struct BreakerSetArgs {
     /// The dependency
     #[arg(value_name = "DEPENDENCY")]
     pub(crate) name: String,
-    /// Why; for the audit
+    /// The reason, for the audit log
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,
     #[command(flatten)]

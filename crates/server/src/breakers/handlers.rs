@@ -1,4 +1,4 @@
-//! Dependencies: how each is, what its breaker has been through, and a person's hand on it.
+//! Dependencies: state and history of each breaker, and manual trip and reset.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,16 +20,16 @@ use crate::api::request::{JsonBody, NoteRequest};
 use crate::api::{App, run_to_end};
 use crate::breakers::json::{BreakerChangeJson, BreakerState, DependenciesResponse, DependencyJson};
 
-/// What the rule book says of a dependency.
+/// A dependency as the rule book defines it.
 pub(crate) struct DeclaredDependency {
     pub kind: DependencyKind,
-    /// The breaker's, if there is one.
+    /// `None` without a breaker.
     pub settings: Option<BreakerSettings>,
-    /// Who needs it.
+    /// Queues that need it.
     pub queues: BTreeSet<QueueName>,
 }
 
-/// Every dependency of a book, whether it is declared or a target's own.
+/// Every dependency of a rule book, declared or implied by a target.
 pub(crate) fn declared(book: &RuleBook) -> BTreeMap<DependencyName, DeclaredDependency> {
     let sections = book.sections();
     let mut all: BTreeMap<DependencyName, DeclaredDependency> = BTreeMap::new();
@@ -52,7 +52,7 @@ pub(crate) fn declared(book: &RuleBook) -> BTreeMap<DependencyName, DeclaredDepe
     all
 }
 
-/// How a breaker is; one that nothing has met is closed.
+/// An unused breaker is closed.
 pub(crate) fn state_of(settings: Option<&BreakerSettings>, view: Option<&DependencyView>) -> BreakerState {
     match settings {
         None => BreakerState::None,
@@ -60,15 +60,15 @@ pub(crate) fn state_of(settings: Option<&BreakerSettings>, view: Option<&Depende
     }
 }
 
-/// Milliseconds with three places, for a share of all times.
+/// Milliseconds with three decimals.
 pub(crate) fn quantile_ms(took: &Sketch, share: f64) -> Option<f64> {
     took.quantile(share).map(|time| (time.as_secs_f64() * 1e6).round() / 1e3)
 }
 
-/// Dependencies, and how the breakers are that guard them.
+/// Dependencies and their circuit breakers.
 #[utoipa::path(
     get, path = "/v1/dependencies", operation_id = "dependencies", tag = "operating",
-    responses((status = 200, description = "all that the rule book knows, by name", body = DependenciesResponse))
+    responses((status = 200, description = "all dependencies in the rule book, by name", body = DependenciesResponse))
 )]
 pub(crate) async fn list(app: App, caller: ApiCaller) -> ApiResult {
     let snapshot = app.snapshot().await?;
@@ -76,7 +76,7 @@ pub(crate) async fn list(app: App, caller: ApiCaller) -> ApiResult {
     let mut dependencies = Vec::new();
     for (name, mut declared) in declared(&book) {
         declared.queues.retain(|queue| caller.sees(queue.service.as_str()));
-        // What no service of theirs needs does not concern them.
+        // Bound callers see only dependencies of their services.
         if !caller.is_bound() || !declared.queues.is_empty() {
             dependencies.push(shown(&book, &snapshot, &turns, &name, &declared));
         }
@@ -85,12 +85,12 @@ pub(crate) async fn list(app: App, caller: ApiCaller) -> ApiResult {
     VisibleAddresses::for_caller(&caller, &book).ok(&found)
 }
 
-/// Opens a breaker for as long as failures would; calls wait until it lets probes through.
+/// Opens a breaker for its usual open time; deliveries wait until it lets probes through.
 #[utoipa::path(
     post, path = "/v1/dependencies/{name}/trip", operation_id = "tripBreaker", tag = "operating",
-    params(("name" = String, Path, description = "a dependency of the rule book", example = "billing")),
+    params(("name" = String, Path, description = "a dependency in the rule book", example = "billing")),
     request_body = NoteRequest,
-    responses((status = 200, description = "the dependency as it is now", body = DependencyJson))
+    responses((status = 200, description = "the dependency after the change", body = DependencyJson))
 )]
 pub(crate) async fn trip(
     app: App,
@@ -101,12 +101,12 @@ pub(crate) async fn trip(
     turn(app, caller, &name, note, BreakerAction::Trip).await
 }
 
-/// Closes a breaker and forgets the failures that it has counted; calls flow at once.
+/// Closes a breaker and clears its failure counts; calls resume at once.
 #[utoipa::path(
     post, path = "/v1/dependencies/{name}/reset", operation_id = "resetBreaker", tag = "operating",
-    params(("name" = String, Path, description = "a dependency of the rule book", example = "billing")),
+    params(("name" = String, Path, description = "a dependency in the rule book", example = "billing")),
     request_body = NoteRequest,
-    responses((status = 200, description = "the dependency as it is now", body = DependencyJson))
+    responses((status = 200, description = "the dependency after the change", body = DependencyJson))
 )]
 pub(crate) async fn reset(
     app: App,
@@ -123,7 +123,6 @@ enum BreakerAction {
     Reset,
 }
 
-/// Turns a breaker by hand, and shows its dependency afterwards.
 async fn turn(
     app: App,
     caller: ApiCaller,
@@ -142,16 +141,15 @@ async fn turn(
     .await
 }
 
-/// A dependency of the book that has a breaker.
 fn guarded(book: &RuleBook, name: &str) -> Result<DependencyName, ApiError> {
     let all = declared(book);
     let Some((name, declared)) = all.iter().find(|(known, _)| known.as_str() == name) else {
         let names: Vec<&str> = all.keys().map(DependencyName::as_str).collect();
-        let message = format!("the rule book has no dependency `{name}`");
+        let message = format!("no dependency `{name}` in the rule book");
         return Err(ApiError::new(ApiCode::DependencyNotFound, message).with("dependencies", names));
     };
     if declared.settings.is_none() {
-        let message = format!("no rule of the book guards `{name}` by a breaker");
+        let message = format!("the dependency `{name}` has no circuit breaker");
         return Err(ApiError::new(ApiCode::NoBreaker, message));
     }
     Ok(name.clone())
@@ -160,9 +158,12 @@ fn guarded(book: &RuleBook, name: &str) -> Result<DependencyName, ApiError> {
 async fn dependency_now(app: &App, caller: &ApiCaller, name: &DependencyName) -> ApiResult {
     let (snapshot, book) = (app.snapshot().await?, app.node.book());
     let all = declared(&book);
-    // Another book may have come meanwhile.
+    // The rule book may have been reloaded meanwhile.
     let declared = all.get(name).ok_or_else(|| {
-        ApiError::new(ApiCode::DependencyNotFound, format!("the rule book has `{name}` no more"))
+        ApiError::new(
+            ApiCode::DependencyNotFound,
+            format!("the dependency `{name}` was removed from the rule book"),
+        )
     })?;
     let shown = shown(&book, &snapshot, &app.node.breaker_history(), name, declared);
     VisibleAddresses::for_caller(caller, &book).ok(&shown)
@@ -211,7 +212,7 @@ fn settings_in_words(settings: &BreakerSettings) -> String {
     };
     let closes = match settings.close_after().get() {
         1 => String::new(),
-        successes => format!(", closes after {successes} that succeed"),
+        successes => format!(", closes after {successes} successes"),
     };
     let (trip, open) = (report::trip(settings.trip()), show_duration(settings.open()));
     format!("opens after {trip}, for {open}, then {probes} at once{closes}")
@@ -225,7 +226,7 @@ fn change_json(turn: &BreakerChange) -> BreakerChangeJson {
         to: phase(turn.to),
         failures: turn.failures,
         delivery: turn.delivery.clone(),
-        by: hand.map(|hand| hand.by.clone().unwrap_or_else(|| "somebody on this machine".to_owned())),
+        by: hand.map(|hand| hand.by.clone().unwrap_or_else(|| "a person on this machine".to_owned())),
         note: hand.and_then(|hand| hand.note.clone()),
     }
 }

@@ -1,4 +1,4 @@
-//! Dependencies as they are shown, with their breakers.
+//! Dependencies and their breakers as JSON.
 
 use redrive_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -7,76 +7,74 @@ use utoipa::ToSchema;
 /// All dependencies.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct DependenciesResponse {
-    /// When the server started: what breakers did before that is known by their turns only.
+    /// When the server started: earlier breaker activity is known from `history` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
     pub dependencies: Vec<DependencyJson>,
 }
 
-/// A dependency: how it is, and what stands in front of it.
+/// A dependency and its circuit breaker.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct DependencyJson {
     pub name: String,
-    /// What kind of thing it is.
     pub kind: String,
-    /// How its breaker is.
+    /// State of its breaker.
     pub state: BreakerState,
-    /// When the breaker last changed, as far as is known.
+    /// Last change of the breaker, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// When the first probe may go, while it is open.
+    /// Earliest first probe, while open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opens_until: Option<Timestamp>,
-    /// The failures that count towards the next trip; while it is not closed, those of the outage.
+    /// Failures that count towards the next trip; unless closed, those of the outage.
     pub failures: u32,
-    /// When it opens and closes, in words.
+    /// When the breaker opens and closes, in words.
     pub settings: String,
-    /// A person has opened it, and nothing has closed it since.
+    /// Opened by a person and not closed since.
     pub tripped_by_hand: bool,
-    /// Calls under way.
+    /// Calls in flight.
     pub in_flight: u32,
-    /// Calls that may be under way at once.
+    /// Maximum calls in flight.
     pub in_flight_max: u32,
-    /// The rate that it is held to now.
+    /// The current rate limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<String>,
-    /// Until when it asked everybody to wait.
+    /// End of the wait that the dependency asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_until: Option<Timestamp>,
-    /// How often its breaker has opened since the server started; a probe that fails is no trip of its own.
+    /// Times the breaker opened since the server started; failed probes do not count.
     pub trips: u64,
     /// Attempts since the server started.
     pub attempts: u64,
-    /// Those of them that failed.
+    /// Failed attempts.
     pub failed: u64,
-    /// The time that half of them did not exceed.
+    /// Median duration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p50_ms: Option<f64>,
-    /// The time that 99 of 100 did not exceed.
+    /// 99th percentile of durations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_ms: Option<f64>,
-    /// Who needs it: services, or `service/channel`.
+    /// Services, or `service/channel`, that need it.
     pub services: Vec<String>,
-    /// What its breaker has been through, the latest first.
+    /// Breaker changes, latest first.
     pub history: Vec<BreakerChangeJson>,
 }
 
-/// How a breaker is.
+/// State of a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum BreakerState {
-    /// Calls flow.
+    /// Calls pass.
     Closed,
     /// Calls wait.
     Open,
-    /// Only a few calls may try.
+    /// A few probes pass.
     HalfOpen,
-    /// There is no breaker.
+    /// No breaker is configured.
     None,
 }
 
 impl BreakerState {
-    /// Its word.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Closed => "closed",
@@ -87,21 +85,21 @@ impl BreakerState {
     }
 }
 
-/// A change of a breaker.
+/// A state change of a breaker.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct BreakerChangeJson {
     pub at: Timestamp,
     pub from: BreakerState,
     pub to: BreakerState,
-    /// The failures that were counted by then.
+    /// Failures counted by then.
     pub failures: u32,
-    /// The delivery whose attempt did it.
+    /// The delivery whose attempt caused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivery: Option<String>,
-    /// The person who did it.
+    /// The person who caused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// Why they did it.
+    /// The reason given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Breakers in a terminal: a table of all dependencies, or what became of one.
+//! Breakers in a terminal: a table of all dependencies, or one after a change.
 
 use redrive_core::text::show_count;
 use redrive_core::time::Timestamp;
@@ -8,10 +8,9 @@ use crate::terminal::moment::{ago, coming};
 use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{plain, shell_word, style};
 
-/// All of them, one to a line.
 pub(crate) fn page(dependencies: &[DependencyJson], now: Timestamp, columns: Option<usize>) -> String {
     if dependencies.is_empty() {
-        return format!("{} the rule book has no dependencies\n", style::good("✓"));
+        return format!("{} no dependencies in the rule book\n", style::good("✓"));
     }
     let left = CellAlign::Left;
     let mut table = Table::new(&[
@@ -39,24 +38,22 @@ pub(crate) fn page(dependencies: &[DependencyJson], now: Timestamp, columns: Opt
     }
     let mut text = table.within(columns).text();
     if dependencies.iter().any(|shown| shown.trips > 0) {
-        let note =
-            "TRIPS counts how often a closed breaker opened since the start; a failed probe is no new trip";
+        let note = "TRIPS counts openings of a closed breaker since the start; failed probes do not count";
         text.push_str(&format!("\n{}\n", style::dim(note)));
     }
     text
 }
 
-/// What a breaker is after somebody has turned it.
 pub(crate) fn turned(shown: &DependencyJson, now: Timestamp) -> String {
     let name = style::bold(plain(&shown.name));
     let reset = style::bold(format!("redrive breakers reset {}", shell_word(&shown.name)));
     match (shown.state, shown.opens_until) {
         (BreakerState::Open, Some(until)) => format!(
-            "{} the breaker of {name} is open: calls wait, and probes go {}; `{reset}` closes it\n",
+            "{} circuit breaker of {name} opened: calls wait, probes start {}; `{reset}` closes it\n",
             style::good("✓"),
             coming(until, now)
         ),
-        (state, _) => format!("{} the breaker of {name} is {}\n", style::good("✓"), state.as_str()),
+        (state, _) => format!("{} circuit breaker of {name} is {}\n", style::good("✓"), state.as_str()),
     }
 }
 
@@ -69,12 +66,12 @@ fn state(state: BreakerState) -> Cell {
     }
 }
 
-/// Since when it is as it is, and what is to come.
+/// How long it has been in its state, and what follows.
 fn since(shown: &DependencyJson, now: Timestamp) -> String {
     let mut words = Vec::new();
     words.extend(shown.since.map(|since| ago(since, now)));
-    words.extend(shown.tripped_by_hand.then(|| "by hand".to_owned()));
+    words.extend(shown.tripped_by_hand.then(|| "manually".to_owned()));
     words.extend(shown.opens_until.map(|until| format!("probes {}", coming(until, now))));
-    words.extend(shown.held_until.map(|until| format!("asked to wait, goes on {}", coming(until, now))));
+    words.extend(shown.held_until.map(|until| format!("asked to wait, resumes {}", coming(until, now))));
     words.join(", ")
 }

@@ -1,4 +1,4 @@
-//! The words that every story of a delivery shares, whether it is tried out or has happened.
+//! Texts shared by all histories of a delivery, simulated or recorded.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -14,22 +14,20 @@ use redrive_core::text::{counted, show_duration};
 use crate::terminal::moment::show_wait;
 use crate::terminal::{self, style};
 
-/// What stands before the text of a field.
 const INDENT_COLUMNS: usize = 12;
 
-/// One line of an attempt: what it is about, and the text.
 pub(crate) fn field(out: &mut String, name: &str, text: &str) {
     let _ = writeln!(out, "  {} {text}", style::dim(format!("{name:9}")));
 }
 
-/// Lines below a field that say more, broken where the page ends.
+/// Wrapped lines below a field.
 pub(crate) fn note(out: &mut String, text: &str) {
     for line in terminal::wrap(text, terminal::columns().saturating_sub(INDENT_COLUMNS)).lines() {
         field(out, "", &style::dim(line));
     }
 }
 
-/// A category in the colour of what it means for the event.
+/// A category, coloured by its meaning for the event.
 pub(crate) fn category(category: Category) -> String {
     match category {
         Category::Transient | Category::RateLimited | Category::Unknown => style::warning(category),
@@ -39,24 +37,21 @@ pub(crate) fn category(category: Category) -> String {
     }
 }
 
-/// Why no attempt is made.
 pub(crate) const fn held_because(by: HoldReason) -> &'static str {
     match by {
-        HoldReason::Breaker => "the breaker is open: the wait burns no retry",
-        HoldReason::RetryAfter => "the dependency asked everybody to wait: it burns no retry",
-        HoldReason::RuleRemoved => "no rule of the book wants such an event any more",
+        HoldReason::Breaker => "circuit breaker open; waiting uses no retry",
+        HoldReason::RetryAfter => "the dependency asked callers to wait; waiting uses no retry",
+        HoldReason::RuleRemoved => "no rule matches the event any more",
         HoldReason::Deadline => "the rule's deadline has passed",
-        HoldReason::Notified => "the target has told the id of a notification: it is not called again",
+        HoldReason::Notified => "the target returned a notification id: it is not called again",
         HoldReason::Damage => "the stored event is damaged",
     }
 }
 
-/// A verdict after which the service stands still.
 pub(crate) fn paused() -> String {
-    style::warning("the service pauses; the delivery keeps its place and waits")
+    style::warning("the service is paused; the delivery keeps its place and waits")
 }
 
-/// So much of so much.
 pub(crate) fn spent(used: UsedTime) -> String {
     let shown = show_wait(Duration::from_nanos(used.used_nanos));
     match used.limit_nanos {
@@ -65,12 +60,11 @@ pub(crate) fn spent(used: UsedTime) -> String {
     }
 }
 
-/// How many retries there may be.
 pub(crate) fn count(max: u32) -> String {
     if max == Backoff::UNLIMITED { "unlimited".to_owned() } else { max.to_string() }
 }
 
-/// Which retry it is, by the policy and by the category.
+/// The retry number, by policy and by category.
 pub(crate) fn tallies(weighed: &RecordedRetry) -> Vec<String> {
     let (number, max) = weighed.by_policy;
     let mut parts = vec![format!("retry {number} of {}", count(max))];
@@ -78,34 +72,35 @@ pub(crate) fn tallies(weighed: &RecordedRetry) -> Vec<String> {
     parts
 }
 
-/// How much of the window is used, if there is one.
+/// The used part of the retry window, if there is one.
 pub(crate) fn window_part(weighed: &RecordedRetry) -> Option<String> {
     weighed.window.limit_nanos.map(|_| format!("window {}", spent(weighed.window)))
 }
 
-/// A word on a wait that somebody asked for.
 pub(crate) fn asked_for_it(weighed: &RecordedRetry) -> Option<String> {
     weighed.is_held().then(|| {
-        format!("they asked for it, so it uses up `hold_max` ({}), not the window", spent(weighed.held))
+        format!(
+            "requested by the target, so it counts towards `hold_max` ({}), not the window",
+            spent(weighed.held)
+        )
     })
 }
 
 fn exhausted(weighed: &RecordedRetry) -> String {
     let exceeds = |(number, max): &(u32, u32)| number > max;
     let ((_, max), whose) = if let Some(tally) = weighed.by_category.filter(exceeds) {
-        (tally, "retries that this category gets")
+        (tally, "retries for this category")
     } else if exceeds(&weighed.by_policy) {
         (weighed.by_policy, "retries of the policy")
     } else {
-        (weighed.in_total, "retries that the rule allows in all")
+        (weighed.in_total, "retries of the rule in total")
     };
     match max {
-        0 => format!("there are no {whose}"),
+        0 => format!("no {whose} allowed"),
         max => format!("the {max} {whose} are used up"),
     }
 }
 
-/// A verdict that gives the delivery up.
 pub(crate) fn death(because: &str, tier: Tier, code: Option<&str>) -> String {
     let tier = match tier {
         Tier::Dead => "",
@@ -115,7 +110,7 @@ pub(crate) fn death(because: &str, tier: Tier, code: Option<&str>) -> String {
     format!("{}{tier}: {because}{code}", style::error("dead letter"))
 }
 
-/// Why it is given up; what the rule does while the breaker is open may not be known any more.
+/// The action on an open breaker may no longer be known.
 pub(crate) fn death_because(
     reason: DeadLetterReason,
     weighed: Option<&RecordedRetry>,
@@ -132,14 +127,16 @@ pub(crate) fn death_because(
         (DeadLetterReason::HoldExpired, Some(weighed)) => {
             let wait =
                 Duration::from_nanos(weighed.backoff_nanos.max(weighed.retry_after_nanos.unwrap_or(0)));
-            format!("they ask for {}, and `hold_max` has no room for it", show_duration(wait))
+            format!("the target asked for {}, which exceeds `hold_max`", show_duration(wait))
         }
-        (DeadLetterReason::Refused, _) => "retrying cannot help".to_owned(),
+        (DeadLetterReason::Refused, _) => "permanent failure, not retried".to_owned(),
         (DeadLetterReason::ConnectionFailing, _) => "the connection has failed for too long".to_owned(),
         (DeadLetterReason::BreakerOpen, _) => match when_open {
-            Some(WhenOpen::DeadLetter) => "the breaker is open and the rule does not hold it".to_owned(),
+            Some(WhenOpen::DeadLetter) => {
+                "the breaker is open, and the rule does not hold deliveries".to_owned()
+            }
             Some(WhenOpen::Hold) => "the breaker is still open, and `hold_max` is used up".to_owned(),
-            None => "the breaker is open, and the rule holds it no longer".to_owned(),
+            None => "the breaker is open, and the rule no longer holds deliveries".to_owned(),
         },
         (
             DeadLetterReason::RetriesExceeded
@@ -147,16 +144,14 @@ pub(crate) fn death_because(
             | DeadLetterReason::DeadlineExceeded
             | DeadLetterReason::HoldExpired,
             None,
-        ) => "its time is up".to_owned(),
+        ) => "time limit exceeded".to_owned(),
     }
 }
 
-/// The last line of a story that ended well.
 pub(crate) fn delivered(attempts: u64, after: &str) -> String {
     format!("{} delivered after {} and {after}", style::good("✓"), counted(attempts, "attempt"))
 }
 
-/// The last line of a story that ended badly.
 pub(crate) fn dead(attempts: u64, after: &str, kept: &str) -> String {
     format!(
         "{} dead after {} and {after}, kept in {}",
@@ -166,7 +161,6 @@ pub(crate) fn dead(attempts: u64, after: &str, kept: &str) -> String {
     )
 }
 
-/// What follows the line about a delivery that has not ended.
 pub(crate) fn waiting(attempts: u64, for_what: &str) -> String {
-    format!("{} still waiting after {}: {for_what}", style::warning("…"), counted(attempts, "attempt"))
+    format!("{} waiting after {}: {for_what}", style::warning("…"), counted(attempts, "attempt"))
 }

@@ -17,14 +17,14 @@ use crate::deliveries::json::{
 };
 use crate::deliveries::waits::DeliveryWaits;
 
-/// Deliveries that may begin with the same digits before it is no use to list them.
+/// Deliveries that are listed for an ambiguous id prefix.
 const CANDIDATES_MAX: usize = 20;
 
-/// Events by their id or receipt, with their deliveries.
+/// Events with this id or receipt, and their deliveries.
 #[utoipa::path(
     get, path = "/v1/events/{name}", operation_id = "event", tag = "events",
-    params(("name" = String, Path, description = "the id or the receipt")),
-    responses((status = 200, description = "several sources may have used one id", body = EventsResponse))
+    params(("name" = String, Path, description = "event id or receipt")),
+    responses((status = 200, description = "the events: several sources may use the same id", body = EventsResponse))
 )]
 pub(crate) async fn event(app: App, caller: ApiCaller, PathName(name): PathName) -> ApiResult {
     let mut found = Vec::new();
@@ -38,10 +38,10 @@ pub(crate) async fn event(app: App, caller: ApiCaller, PathName(name): PathName)
     for view in &mut found {
         view.deliveries.retain(|delivery| caller.sees(delivery.queue.service.as_str()));
     }
-    // Of an event that concerns others only, one who is bound to services hears nothing.
+    // A bound caller does not see events without deliveries to its services.
     found.retain(|view| !caller.is_bound() || !view.deliveries.is_empty());
     if found.is_empty() {
-        let message = format!("there is no event with the id or receipt `{name}`");
+        let message = format!("no event with the id or receipt `{name}`");
         return Err(ApiError::new(ApiCode::EventNotFound, message));
     }
     let waits = DeliveryWaits::of(&app.node, found.iter().flat_map(|view| &view.deliveries)).await;
@@ -49,17 +49,17 @@ pub(crate) async fn event(app: App, caller: ApiCaller, PathName(name): PathName)
     reply::ok(&EventsResponse { events })
 }
 
-/// A delivery with all its attempts, by its id, its `webhook-id`, or the first digits of it.
+/// A delivery with its attempts, by id, `webhook-id` or id prefix.
 #[utoipa::path(
     get, path = "/v1/deliveries/{id}", operation_id = "delivery", tag = "deliveries",
-    params(("id" = String, Path, description = "the id, or enough of its first digits", pattern = "^(msg_)?[0-9a-fA-F]{1,32}$")),
+    params(("id" = String, Path, description = "delivery id or id prefix", pattern = "^(msg_)?[0-9a-fA-F]{1,32}$")),
     responses((status = 200, description = "the delivery", body = DeliveryJson))
 )]
 pub(crate) async fn delivery(app: App, caller: ApiCaller, PathName(name): PathName) -> ApiResult {
     let digits = name.strip_prefix("msg_").unwrap_or(&name).to_owned();
     let Some(prefix) = IdPrefix::parse(&digits) else {
         let message = format!(
-            "`{name}` is no delivery's id: that has 32 hexadecimal digits, of which the first few will do"
+            "`{name}` is not a delivery id: expected 32 hexadecimal digits, or the first few of them"
         );
         return Err(ApiError::wrong("id", message));
     };
@@ -72,7 +72,7 @@ pub(crate) async fn delivery(app: App, caller: ApiCaller, PathName(name): PathNa
     });
     match found.as_slice() {
         [] => {
-            let message = format!("there is no delivery whose id begins with `{name}`");
+            let message = format!("no delivery with an id that begins with `{name}`");
             Err(ApiError::new(ApiCode::DeliveryNotFound, message))
         }
         [view] => {
@@ -88,15 +88,15 @@ pub(crate) async fn delivery(app: App, caller: ApiCaller, PathName(name): PathNa
     }
 }
 
-/// Which deliveries are meant.
+/// Which deliveries to list.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct DeliveryKeys {
-    /// The service with its channels, or `service/channel`.
+    /// A service with its channels, or `service/channel`.
     #[schema(min_length = 1)]
     service: Option<String>,
     #[schema(inline)]
     state: Option<DeliveryStateName>,
-    /// The event's type, or a pattern such as `orders.*`.
+    /// An event type, or a pattern such as `orders.*`.
     #[serde(rename = "type")]
     #[schema(max_length = 256, pattern = "^[A-Za-z0-9_:/-]+(\\.[A-Za-z0-9_:/-]+){0,30}(\\.\\*)?$")]
     event_type: Option<String>,
@@ -110,12 +110,12 @@ pub(crate) struct DeliveryKeys {
     before: Option<String>,
 }
 
-/// Deliveries, the latest first.
+/// Deliveries, latest first.
 #[utoipa::path(
     get, path = "/v1/deliveries", operation_id = "deliveries", tag = "deliveries",
     params(QueryKeys<DeliveryKeys>, QueryKeys<PageQuery>),
     responses((
-        status = 200, description = "a part of them", body = DeliveriesResponse,
+        status = 200, description = "a page of deliveries", body = DeliveriesResponse,
         links(("one" = (operation_id = "delivery", parameters(("id" = "$response.body#/deliveries/0/id")))))
     ))
 )]
@@ -137,18 +137,17 @@ pub(crate) async fn list(
     let found = app.node.read(move |reader| reader.list(&filter)).await?;
     let waits = DeliveryWaits::of(&app.node, &found.deliveries).await;
     let deliveries: Vec<_> = found.deliveries.iter().map(|view| delivery_json(view, &waits)).collect();
-    // Where the last one that was looked at does not fit, its place is known and nothing else of it.
+    // The cursor also covers scanned deliveries that did not match.
     let last = found.deliveries.last().map(|view| view.id);
     let place = |seq| last.filter(|id| id.seq() == seq).unwrap_or(DeliveryId::new(seq, 0)).to_string();
     let next = found.next.map(place);
     reply::ok(&DeliveriesResponse { deliveries, next, looked_at: found.looked_at })
 }
 
-/// The service of `service/channel`.
 pub(crate) fn service_of(name: &str) -> &str {
     name.split_once('/').map_or(name, |(service, _)| service)
 }
 
 fn place_of(before: &str) -> Result<Seq, &'static str> {
-    DeliveryId::parse(before).map(DeliveryId::seq).ok_or("it is no delivery's id")
+    DeliveryId::parse(before).map(DeliveryId::seq).ok_or("not a delivery id")
 }

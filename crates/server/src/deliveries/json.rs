@@ -1,4 +1,4 @@
-//! The JSON of events and deliveries, and how it is made from stored ones.
+//! JSON of events and deliveries, built from stored records.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -24,14 +24,14 @@ use crate::deliveries::waits::{DeliveryWaits, QueueHold};
 pub(crate) struct EventJson {
     pub receipt: String,
     pub received_at: Timestamp,
-    /// Nobody wanted it.
+    /// No rule matched it.
     pub unrouted: bool,
     /// The event as CloudEvents JSON.
     pub event: serde_json::Value,
     pub deliveries: Vec<DeliveryJson>,
 }
 
-/// The answer to a question for events: several sources may have used one id.
+/// Events with the requested id: several sources may use the same id.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct EventsResponse {
     pub events: Vec<EventJson>,
@@ -41,29 +41,29 @@ pub(crate) struct EventsResponse {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct DeliveryJson {
     pub id: String,
-    /// What targets know it by.
+    /// The id that targets see.
     pub webhook_id: String,
     pub service: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
     pub subscription: String,
     pub state: DeliveryStateJson,
-    /// What it waits for; none once it has ended.
+    /// What it waits for; absent once it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<WaitJson>,
-    /// The dead letter that holds its session.
+    /// The dead letter that blocks its session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_by: Option<String>,
     /// When the next attempt is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due_at: Option<Timestamp>,
-    /// Another of its session comes first.
+    /// Another delivery of its session comes first.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub behind: bool,
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
-    /// Why it was given up.
+    /// Why it became a dead letter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub death: Option<DeadLetterCauseJson>,
     pub event_id: String,
@@ -75,24 +75,24 @@ pub(crate) struct DeliveryJson {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
     pub accepted_at: Timestamp,
-    /// When it was last written.
+    /// When it was last stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written_at: Option<Timestamp>,
-    /// How many attempts have ended.
+    /// Completed attempts.
     pub attempts: u32,
-    /// How often it was replayed.
+    /// Number of replays.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub replays: u32,
-    /// The replay that sends it again.
+    /// The replay that resends it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay: Option<u64>,
-    /// The receipt of the event whose dead letter was edited to make this one.
+    /// Receipt of the event whose dead letter was edited into this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub supersedes: Option<String>,
-    /// The receipt of the event that took its place.
+    /// Receipt of the event that replaced it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub superseded_by: Option<String>,
-    /// The attempts, the first one first; only where one delivery is asked for.
+    /// Attempts, oldest first; only in the answer for one delivery.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stories: Vec<AttemptJson>,
 }
@@ -102,15 +102,15 @@ pub(crate) struct DeliveryJson {
 pub(crate) struct WaitJson {
     /// For programs.
     pub on: WaitCause,
-    /// In words, without the times.
+    /// In words, without times.
     pub because: String,
     /// The dependency that it waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dependency: Option<String>,
-    /// Since when it is so, where that is known.
+    /// Start of the wait, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// Until when it is so, where that is known.
+    /// End of the wait, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
 }
@@ -121,15 +121,15 @@ impl WaitJson {
     }
 }
 
-/// The kinds of things that a delivery waits for.
+/// Kinds of waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum WaitCause {
     /// Its service is paused.
     Pause,
-    /// The rule book has the service no more.
+    /// Its service was removed from the rule book.
     ServiceRemoved,
-    /// No row of the service takes the event any more.
+    /// No row of the service matches the event any more.
     RuleRemoved,
     /// A dead letter before it in its session.
     Letter,
@@ -145,23 +145,22 @@ pub(crate) enum WaitCause {
     RetryBudget,
     /// The ramp-up of a dependency.
     RampUp,
-    /// The rate of calls to a dependency.
+    /// The rate limit of a dependency.
     Rate,
-    /// The calls in flight to a dependency.
+    /// The in-flight limit of a dependency.
     InFlight,
     /// The service's share of all calls in flight.
     Share,
-    /// The store, which takes no writes.
+    /// The store, which accepts no writes.
     Store,
     /// A delivery that is tried alone after a crash.
     CrashCheck,
     /// The server, which is shutting down.
     Shutdown,
-    /// Its turn.
     Turn,
-    /// The end of an attempt that is running.
+    /// A running attempt.
     Running,
-    /// The record of an attempt that has ended.
+    /// An ended attempt that is being stored.
     Settling,
 }
 
@@ -170,40 +169,40 @@ const fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
-/// An attempt, with the line of the book as it read then.
+/// An attempt, with the rule line in force at that time.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct AttemptJson {
     #[serde(flatten)]
     pub story: AttemptRecord,
-    /// The text of the line that said what follows.
+    /// Text of the rule line that decided what follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reaction_line: Option<String>,
-    /// The text of the line of `classify` that said what it is.
+    /// Text of the `classify` line that decided the category.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub classified_line: Option<String>,
 }
 
-/// Why a delivery was given up.
+/// Why a delivery became a dead letter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct DeadLetterCauseJson {
     pub category: String,
-    /// Why it was given up.
+    /// Code of the reason.
     pub code: String,
-    /// The last failure's own code.
+    /// Code of the last failure.
     pub failure_code: String,
     pub tier: String,
     pub message: String,
     pub fingerprint: String,
 }
 
-/// The states of a delivery.
+/// States of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum DeliveryStateJson {
     Pending,
     Retrying,
     Held,
-    /// A dead letter that a replay sends again.
+    /// A dead letter that a replay resends.
     Replaying,
     Delivered,
     Dead,
@@ -216,10 +215,10 @@ pub(crate) enum DeliveryStateJson {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct DeliveriesResponse {
     pub deliveries: Vec<DeliveryJson>,
-    /// To go on with; none at the end. There may be more, even where nothing was found.
+    /// Cursor of the next page; absent at the end. An empty page may have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
-    /// How many deliveries were looked at for it: at most 20,000.
+    /// Deliveries scanned for this page: at most 20,000.
     #[serde(default)]
     pub looked_at: u64,
 }
@@ -308,7 +307,7 @@ pub(crate) fn delivery_json(view: &DeliveryView, waits: &DeliveryWaits) -> Deliv
     }
 }
 
-/// Adds the lines of the rule book as they read when each attempt was judged.
+/// Adds the rule lines in force when each attempt was judged.
 pub(crate) async fn with_lines(
     node: &Node,
     caller: &ApiCaller,
@@ -335,11 +334,11 @@ pub(crate) async fn with_lines(
     Ok(shown)
 }
 
-/// A book that held once, with its addresses as the caller may see them.
+/// An old rule book, masked for the caller.
 fn as_seen_by(caller: &ApiCaller, text: &str) -> String {
     let addresses =
         book::read(text, connectors::table()).book.map(|book| VisibleAddresses::for_caller(caller, &book));
-    // A later version may not read every book of an earlier one.
+    // An old rule book may no longer parse.
     let addresses = addresses
         .unwrap_or_else(|| VisibleAddresses::Masked(AddressMask::of_text(text, connectors::table())));
     addresses.shown_book(text)

@@ -1,4 +1,4 @@
-//! `redrive show`: an event or a delivery, whichever goes by what was typed.
+//! `redrive show`: an event or a delivery.
 
 use clap::Args;
 use http::StatusCode;
@@ -13,7 +13,7 @@ use crate::deliveries::json::{DeliveryJson, EventsResponse};
 use crate::deliveries::text;
 use crate::terminal::{plain, print_as};
 
-/// Shows an event with its data and its deliveries, or a delivery with its attempts.
+/// Shows an event with its data and deliveries, or a delivery with its attempts.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -21,9 +21,9 @@ Examples:
   redrive show 9e3779b97f4a7c15
   redrive show 3c6ef372
 
-Exit code: 0 shown, 1 nothing goes by that name, 2 wrong use, 3 no server.")]
+Exit code: 0 shown, 1 not found, 2 wrong use, 3 no server.")]
 pub(crate) struct ShowArgs {
-    /// An event's id or receipt, or a delivery's id or the first digits of it
+    /// An event's id or receipt, or a delivery's id or id prefix
     #[arg(value_name = "EVENT|DELIVERY")]
     pub(crate) key: String,
     #[command(flatten)]
@@ -41,15 +41,14 @@ pub(crate) async fn run(args: &ShowArgs) -> anyhow::Result<()> {
     let found = known::<DeliveryJson>(&mut client, format!("/v1/deliveries/{key}")).await?;
     let (delivery, now) = found.ok_or_else(|| {
         CommandRefusal(format!(
-            "nothing goes by `{}`: it is no event's id or receipt, and no delivery's id begins so\n  \
-             what was delivered is kept for a while only",
+            "nothing found for `{}`: not an event id or receipt, and not a delivery id or id prefix\n  completed deliveries are kept for a limited time only",
             plain(&args.key)
         ))
     })?;
     print_as(format, &delivery, || text::delivery_page(&delivery, now))
 }
 
-/// What is there, if anything is: what is not known under a name, and what cannot be one, is simply not there.
+/// `None` if the name is unknown or invalid.
 async fn known<T: DeserializeOwned>(
     client: &mut Client,
     path: String,

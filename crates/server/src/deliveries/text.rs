@@ -1,4 +1,4 @@
-//! An event with its data and its deliveries, and a delivery with its attempts in short.
+//! Terminal output of an event with its deliveries, and of a delivery with its attempts.
 
 use std::fmt::Write as _;
 
@@ -16,29 +16,23 @@ use crate::terminal::moment::{ago, moment, show_wait};
 use crate::terminal::table::{Cell, CellAlign, FactList, Table};
 use crate::terminal::{cut, next_steps, plain, queue_name, shell_word, style};
 
-/// Longer data end with a line about the rest.
 const DATA_LINES_MAX: usize = 40;
 
-/// Longer lines of data are cut.
 const DATA_COLUMNS_MAX: usize = 160;
 
-/// What a row says at its end is cut here.
 const REMARK_COLUMNS_MAX: usize = 70;
 
-/// Enough digits of a delivery's id to find it by.
+/// Usually enough to identify a delivery.
 const SHORT_ID_DIGITS: usize = 8;
 
-/// The service, or service/channel.
 pub(crate) fn queue_of(delivery: &DeliveryJson) -> String {
     queue_name(&delivery.service, delivery.channel.as_deref())
 }
 
-/// The first digits of an id.
 pub(crate) fn short_id(id: &str) -> String {
     plain(&id.chars().take(SHORT_ID_DIGITS).collect::<String>())
 }
 
-/// An event.
 pub(crate) fn page(shown: &EventJson, now: Timestamp) -> String {
     let text = |name: &str| plain(shown.event[name].as_str().unwrap_or("–"));
     let received = format!("received {}", ago(shown.received_at, now));
@@ -47,12 +41,10 @@ pub(crate) fn page(shown: &EventJson, now: Timestamp) -> String {
     out.push_str(&attributes(shown));
     out.push_str(&data(&shown.event));
     if shown.deliveries.is_empty() {
-        let word = if shown.unrouted { "nobody wants it" } else { "it has no deliveries" };
+        let word = if shown.unrouted { "unrouted" } else { "no deliveries" };
         let _ = writeln!(out, "\n{} {word}", style::warning("!"));
     } else {
-        let count = counted(shown.deliveries.len() as u64, "service");
-        let title = if shown.deliveries.len() == 1 { "gets it" } else { "get it" };
-        let title = style::bold(format!("{count} {title}"));
+        let title = style::bold(counted(shown.deliveries.len() as u64, "delivery"));
         let _ = write!(out, "\n{title}\n{}", deliveries(&shown.deliveries, now));
     }
     out.push_str(&next_steps(&steps(shown)));
@@ -77,12 +69,11 @@ fn attributes(shown: &EventJson) -> String {
     facts.lines()
 }
 
-/// The data as people read them, as much as fits on a screen.
 pub(crate) fn data(event: &Value) -> String {
     let text = match (event.get("data"), event["data_base64"].as_str()) {
         (Some(Value::String(text)), _) => text.clone(),
-        (Some(data), _) => serde_json::to_string_pretty(data).expect("what was read as JSON can be written"),
-        (None, Some(base64)) => format!("(no text; in base64:)\n{base64}"),
+        (Some(data), _) => serde_json::to_string_pretty(data).expect("parsed JSON can be written"),
+        (None, Some(base64)) => format!("(binary, as base64:)\n{base64}"),
         (None, None) => return format!("\n{}\n", style::dim("no data")),
     };
     let mut out = format!("\n{}\n", style::bold("data"));
@@ -93,14 +84,13 @@ pub(crate) fn data(event: &Value) -> String {
     match lines.count() as u64 {
         0 => {}
         more => {
-            let rest = format!("  … {}; --format json has all of it", counted(more, "more line"));
+            let rest = format!("  … {}; --format json shows all", counted(more, "more line"));
             let _ = writeln!(out, "{}", style::dim(rest));
         }
     }
     out
 }
 
-/// Deliveries under each other.
 fn deliveries(deliveries: &[DeliveryJson], now: Timestamp) -> String {
     let mut table =
         Table::new(&[CellAlign::Left, CellAlign::Left, CellAlign::Left, CellAlign::Right, CellAlign::Left]);
@@ -131,7 +121,6 @@ fn state(state: DeliveryStateJson) -> Cell {
     }
 }
 
-/// What comes next, or how it ended.
 fn remark(delivery: &DeliveryJson, now: Timestamp) -> String {
     let after = delivery.ended_at.map(|at| format!("after {}", show_wait(at.since(delivery.accepted_at))));
     match delivery.state {
@@ -155,12 +144,9 @@ fn steps(shown: &EventJson) -> Vec<(String, &'static str)> {
         let event_type = shown.event["type"].as_str().unwrap_or("TYPE");
         let trial = format!("redrive try {}", shell_word(event_type));
         let route = "redrive route --unrouted".to_owned();
-        return vec![
-            (trial, "says which rows of the rule book come close"),
-            (route, "delivers it, once a row of the book wants it"),
-        ];
+        return vec![(trial, "shows which rules nearly match"), (route, "delivers it, once a rule matches")];
     }
-    // One command shows how it is done; the one that needs it most.
+    // Suggests one command, for the delivery that needs it most.
     let worst = |delivery: &&DeliveryJson| match delivery.state {
         DeliveryStateJson::Dead => 0,
         DeliveryStateJson::Retrying => 1,
@@ -171,10 +157,9 @@ fn steps(shown: &EventJson) -> Vec<(String, &'static str)> {
         DeliveryStateJson::Delivered => 6,
     };
     let delivery = shown.deliveries.iter().min_by_key(worst);
-    delivery.map(|delivery| (why::text::command(delivery), "tells its story")).into_iter().collect()
+    delivery.map(|delivery| (why::text::command(delivery), "shows its history")).into_iter().collect()
 }
 
-/// A delivery.
 pub(crate) fn delivery_page(delivery: &DeliveryJson, now: Timestamp) -> String {
     let mut out = format!(
         "{} → {}  {}\n",
@@ -187,8 +172,10 @@ pub(crate) fn delivery_page(delivery: &DeliveryJson, now: Timestamp) -> String {
         let _ = write!(out, "\n{}\n{}", style::bold("attempts"), attempts(delivery));
     }
     let event = format!("redrive show {}", plain(&delivery.receipt));
-    let steps =
-        [(why::text::command(delivery), "tells its story"), (event, "shows the event and who else gets it")];
+    let steps = [
+        (why::text::command(delivery), "shows its history"),
+        (event, "shows the event and its other deliveries"),
+    ];
     out.push_str(&next_steps(&steps));
     out
 }
@@ -207,7 +194,7 @@ fn facts(delivery: &DeliveryJson, now: Timestamp) -> String {
     facts.text("webhook-id", Some(&delivery.webhook_id));
     facts.replays(delivery.replays);
     if let Some(receipt) = &delivery.supersedes {
-        facts.push("instead of", Cell::plain(plain(receipt)), "the event whose dead letter was edited");
+        facts.push("replaces", Cell::plain(plain(receipt)), "the event whose dead letter was edited");
     }
     facts.text("session", delivery.session.as_deref());
     facts.text("correlation id", delivery.correlation_id.as_deref());
@@ -217,11 +204,11 @@ fn facts(delivery: &DeliveryJson, now: Timestamp) -> String {
 fn attempts(delivery: &DeliveryJson) -> String {
     let mut table =
         Table::new(&[CellAlign::Right, CellAlign::Left, CellAlign::Right, CellAlign::Left, CellAlign::Left]);
-    table.head(&["  NO", "AT", "TOOK", "WHAT", "SO"]);
+    table.head(&["  NO", "AT", "TOOK", "RESULT", "NEXT"]);
     for AttemptJson { story, .. } in &delivery.stories {
         let (number, what) = match &story.end {
             AttemptEnd::Delivered { status } => {
-                let status = status.map_or("taken".to_owned(), |status| status.to_string());
+                let status = status.map_or("accepted".to_owned(), |status| status.to_string());
                 (story.attempt.get().to_string(), Cell::painted(status, style::good))
             }
             AttemptEnd::Failed { category, code, status, .. } => {
@@ -244,38 +231,34 @@ fn attempts(delivery: &DeliveryJson) -> String {
     table.text()
 }
 
-fn verdict(told: &RecordedVerdict) -> String {
-    match told {
+fn verdict(recorded: &RecordedVerdict) -> String {
+    match recorded {
         RecordedVerdict::Delivered => "delivered".to_owned(),
         RecordedVerdict::Retry { due_at } => format!("retry at {}", moment(*due_at)),
         RecordedVerdict::Hold { until } if *until == Timestamp::NEVER => {
-            "held until somebody acts".to_owned()
+            "held until a person acts".to_owned()
         }
         RecordedVerdict::Hold { until } => format!("held until {}", moment(*until)),
         RecordedVerdict::Dead { code, .. } => plain(&format!("dead letter {code}")),
-        RecordedVerdict::Paused => "the service pauses".to_owned(),
+        RecordedVerdict::Paused => "service paused".to_owned(),
     }
 }
 
-/// An event that was taken just now.
 pub(crate) fn accepted(event_type: &str, accepted: &Accepted) -> String {
     let event_type = style::bold(plain(event_type));
     let mut out = if accepted.duplicate {
-        format!("{} {event_type} came before: nothing is delivered again\n", style::warning("!"))
+        format!("{} {event_type} is a duplicate: not delivered again\n", style::warning("!"))
     } else {
-        format!("{} {event_type} is safe\n", style::good("✓"))
+        format!("{} accepted {event_type} (on disk)\n", style::good("✓"))
     };
     field(&mut out, "id", &plain(&accepted.id));
     field(&mut out, "receipt", &plain(&accepted.receipt));
     let takers = match accepted.deliveries {
-        0 => format!(
-            "{}: no row of the rule book wants it, so it is kept as unrouted",
-            style::warning("nobody")
-        ),
+        0 => format!("{}: no rule matches, stored as unrouted", style::warning("none")),
         count => style::bold(counted(u64::from(count), "service")),
     };
-    field(&mut out, "goes to", &takers);
+    field(&mut out, "routed to", &takers);
     let show = format!("redrive show {}", plain(&accepted.receipt));
-    out.push_str(&next_steps(&[(show, "shows what becomes of it")]));
+    out.push_str(&next_steps(&[(show, "shows its deliveries")]));
     out
 }

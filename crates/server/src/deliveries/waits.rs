@@ -1,4 +1,4 @@
-//! What deliveries wait for: the engine's answer in words, which every view shows as they are.
+//! What deliveries wait for: the engine's answer in words, shown by every view.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,17 @@ use redrive_node::store::{DeliveryState, DeliveryView};
 
 use crate::deliveries::json::{WaitCause, WaitJson};
 
-/// Held sessions that are looked through for the letters that hold them.
+/// Blocked sessions scanned for the letters that block them.
 const SESSIONS_MAX: usize = 10_000;
 
-/// What some deliveries wait for, at one moment.
 #[derive(Default)]
 pub(crate) struct DeliveryWaits {
     of: BTreeMap<DeliveryId, Wait>,
-    /// The letters that hold sessions.
+    /// Letters that block sessions.
     letters: BTreeMap<(QueueName, String), DeliveryId>,
 }
 
 impl DeliveryWaits {
-    /// Asks the engine about those that have not ended.
     pub(crate) async fn of<'a>(node: &Node, views: impl IntoIterator<Item = &'a DeliveryView>) -> Self {
         let asked: Vec<WaitQuery> = views.into_iter().filter_map(asked).collect();
         if asked.is_empty() {
@@ -30,7 +28,7 @@ impl DeliveryWaits {
         }
         let ids: Vec<DeliveryId> = asked.iter().map(|asked| asked.id).collect();
         let letters = if asked.iter().any(|asked| asked.state == StoredState::Behind) {
-            // What cannot be read is left out; the rest of the answer does not depend on it.
+            // Best effort: the rest of the answer does not need it.
             let held = node.read(|reader| reader.held_sessions(SESSIONS_MAX)).await.unwrap_or_default();
             held.into_iter().map(|held| ((held.queue, held.session), held.letter)).collect()
         } else {
@@ -40,18 +38,17 @@ impl DeliveryWaits {
         Self { of: ids.into_iter().zip(waits).collect(), letters }
     }
 
-    /// The letter behind which a delivery waits.
     pub(crate) fn letter_before(&self, view: &DeliveryView) -> Option<DeliveryId> {
         let session = view.session.clone().filter(|_| view.state == DeliveryState::Behind)?;
         self.letters.get(&(view.queue.clone(), session)).copied()
     }
 
-    /// What it waits for, and whether that holds it; none if it has ended.
+    /// `None` if the delivery has ended.
     pub(crate) fn shown(&self, view: &DeliveryView) -> Option<(WaitJson, QueueHold)> {
         let wait = self.of.get(&view.id)?;
         if let Some(letter) = self.letter_before(view) {
             let because = format!(
-                "the dead letter {letter} holds its session, until it is replayed, edited, skipped or purged"
+                "the dead letter {letter} blocks its session until it is replayed, edited, skipped or purged"
             );
             return Some((WaitJson::new(WaitCause::Letter, because), QueueHold::Yes));
         }
@@ -60,7 +57,7 @@ impl DeliveryWaits {
     }
 }
 
-/// Whether something outside its queue has to change before a delivery starts.
+/// Whether something outside the queue must change before the delivery starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QueueHold {
     Yes,
@@ -80,18 +77,18 @@ fn asked(view: &DeliveryView) -> Option<WaitQuery> {
     Some(WaitQuery { id: view.id, queue: view.queue.clone(), event_type, state: stands })
 }
 
-/// A wait in words. The times stand beside them, so that each reader sees them by their own clock.
+/// Times are separate fields, so that each view shows them in its own time zone.
 pub(crate) fn shown(wait: &Wait, session: Option<&str>) -> WaitJson {
     let (on, because) = match wait {
         Wait::Running => (WaitCause::Running, "an attempt is running".to_owned()),
-        Wait::Settling => (WaitCause::Settling, "an attempt has ended and is being recorded".to_owned()),
-        Wait::StoreFailing { .. } => (WaitCause::Store, "the store takes no writes".to_owned()),
+        Wait::Settling => (WaitCause::Settling, "an attempt has ended and is being stored".to_owned()),
+        Wait::StoreFailing { .. } => (WaitCause::Store, "the store accepts no writes".to_owned()),
         Wait::Stopping => (WaitCause::Shutdown, "the server is shutting down".to_owned()),
         Wait::ServiceRemoved => {
-            (WaitCause::ServiceRemoved, "SERVICE_REMOVED: the rule book has no such service".to_owned())
+            (WaitCause::ServiceRemoved, "SERVICE_REMOVED: the service is not in the rule book".to_owned())
         }
         Wait::RuleRemoved => {
-            (WaitCause::RuleRemoved, "RULE_REMOVED: no row of the service takes this event".to_owned())
+            (WaitCause::RuleRemoved, "RULE_REMOVED: no row of the service matches this event".to_owned())
         }
         Wait::Paused { .. } => (WaitCause::Pause, "the service is paused".to_owned()),
         Wait::Session => {
@@ -109,7 +106,7 @@ pub(crate) fn shown(wait: &Wait, session: Option<&str>) -> WaitJson {
             let because = "is half-open and lets only probes pass";
             (WaitCause::Breaker, format!("the circuit breaker of {dependency} {because}"))
         }
-        Wait::Due { .. } => (WaitCause::Retry, "the next attempt waits".to_owned()),
+        Wait::Due { .. } => (WaitCause::Retry, "waiting for the next attempt".to_owned()),
         Wait::RetryBudget { dependency, .. } => {
             (WaitCause::RetryBudget, format!("the retry budget of {dependency} is used up"))
         }
@@ -122,12 +119,14 @@ pub(crate) fn shown(wait: &Wait, session: Option<&str>) -> WaitJson {
         Wait::InFlight { dependency, most } => {
             (WaitCause::InFlight, format!("{dependency} has {most} of {most} calls in flight"))
         }
-        Wait::Share => (WaitCause::Share, "the service has its share of all calls in flight".to_owned()),
+        Wait::Share => {
+            (WaitCause::Share, "the service uses its full share of all calls in flight".to_owned())
+        }
         Wait::Alone => {
             let because = "after a crash, a delivery that may have caused it is tried alone";
             (WaitCause::CrashCheck, because.to_owned())
         }
-        Wait::Turn => (WaitCause::Turn, "queued: the next attempt starts when its turn comes".to_owned()),
+        Wait::Turn => (WaitCause::Turn, "queued".to_owned()),
     };
     let mut shown = WaitJson::new(on, because);
     if let Wait::StoreFailing { since } | Wait::Paused { since } = wait {
@@ -153,7 +152,6 @@ pub(crate) fn shown(wait: &Wait, session: Option<&str>) -> WaitJson {
     shown
 }
 
-/// A rate that may have been cut to anything, rounded.
 fn rate_words(rate: Rate) -> String {
     let per_second = rate.as_per_second();
     if per_second >= 1.0 {

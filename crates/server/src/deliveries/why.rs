@@ -1,4 +1,4 @@
-//! `redrive why`: the story of a delivery, with the rule lines as they read then.
+//! `redrive why`: the history of a delivery, with the rule lines in force at each attempt.
 
 pub(crate) mod text;
 
@@ -11,7 +11,7 @@ use crate::deliveries::json::{DeliveriesResponse, DeliveryJson, DeliveryStateJso
 use crate::services::name_check;
 use crate::terminal::{plain, print_as};
 
-/// Tells why a delivery is as it is: every attempt, the rule line as it read then, and the numbers.
+/// Explains a delivery: every attempt, the rule line that decided it, and the numbers.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -19,23 +19,23 @@ Examples:
   redrive why --last --service billing
   redrive why 3c6ef372
 
-Exit code: 0 told, 1 there is no such delivery, 2 wrong use, 3 no server.")]
+Exit code: 0 shown, 1 not found, 2 wrong use, 3 no server.")]
 pub(crate) struct WhyArgs {
-    /// The delivery's id, or the first digits of it
+    /// The delivery's id or id prefix
     #[arg(required_unless_present = "last")]
     pub(crate) delivery: Option<String>,
-    /// The delivery that failed last, or else the latest
+    /// The latest failed delivery, or else the latest
     #[arg(long, conflicts_with = "delivery")]
     pub(crate) last: bool,
-    /// With --last: only of this service and its channels, or only of service/channel
+    /// With --last: only this service and its channels, or only service/channel
     #[arg(long, conflicts_with = "delivery")]
     pub(crate) service: Option<String>,
     #[command(flatten)]
     pub(crate) view: ViewArgs,
 }
 
-/// Among how many of the latest the last failure is looked for.
-const LOOKED_AT_MAX: usize = 100;
+/// Deliveries searched for the latest failure.
+const SEARCHED_MAX: usize = 100;
 
 pub(crate) async fn run(args: &WhyArgs) -> anyhow::Result<()> {
     let mut client = args.view.client()?;
@@ -48,13 +48,12 @@ pub(crate) async fn run(args: &WhyArgs) -> anyhow::Result<()> {
     print_as(args.view.format, &delivery, || text::page(&delivery, now))
 }
 
-/// The delivery that failed last, or else the latest; of that service, if one is named.
 async fn last(client: &mut Client, service: Option<&str>) -> anyhow::Result<String> {
     let of = service.map(|service| format!("&service={}", segment(service))).unwrap_or_default();
     let mut before = String::new();
-    // Of a service that had none for long, the latest is behind many of others.
+    // A page may be empty though later ones match.
     let found = loop {
-        let ask = ClientRequest::get(format!("/v1/deliveries?limit={LOOKED_AT_MAX}{of}{before}"));
+        let ask = ClientRequest::get(format!("/v1/deliveries?limit={SEARCHED_MAX}{of}{before}"));
         let found: DeliveriesResponse = client.json(&ask).await?;
         match &found.next {
             Some(next) if found.deliveries.is_empty() => before = format!("&before={}", segment(next)),
@@ -66,16 +65,15 @@ async fn last(client: &mut Client, service: Option<&str>) -> anyhow::Result<Stri
     }
     let written_at =
         |delivery: &&DeliveryJson| delivery.written_at.or(delivery.ended_at).unwrap_or(delivery.accepted_at);
-    // Of equals the first of the list is the latest.
+    // The list is latest first; on a tie the first wins.
     let failed = found.deliveries.iter().rev().filter(|delivery| has_failed(delivery)).max_by_key(written_at);
     let delivery = failed.or(found.deliveries.first()).ok_or_else(|| {
         let of = service.map(|service| format!(" of {}", plain(service))).unwrap_or_default();
-        CommandRefusal(format!("there are no deliveries{of} yet: send an event with `redrive send TYPE`"))
+        CommandRefusal(format!("no deliveries{of} yet: send an event with `redrive send TYPE`"))
     })?;
     Ok(delivery.id.clone())
 }
 
-/// Whether an attempt of it has failed, as far as a list tells.
 const fn has_failed(delivery: &DeliveryJson) -> bool {
     match delivery.state {
         DeliveryStateJson::Retrying

@@ -1,4 +1,4 @@
-//! Takes events in: CloudEvents in three forms, and any JSON under a type.
+//! Event ingress: CloudEvents in three forms, and any JSON under a type.
 
 use axum::body::Body;
 use axum::extract::RawQuery;
@@ -18,10 +18,10 @@ use crate::api::reply::json;
 use crate::api::{App, CORRELATION_ID, ids};
 use crate::events::json::{Accepted, AcceptedBatch, AcceptedResponse, CloudEvent, CloudEvents};
 
-/// Takes in an event, or a batch of at most 1,000 whole or not at all.
+/// Accepts an event, or a batch of at most 1,000 as a whole.
 ///
-/// Beside the two forms of JSON there is the binary one of CloudEvents 1.0: attributes in `ce-` headers, and
-/// any body of any other content type.
+/// Besides the two JSON forms it accepts the binary form of CloudEvents 1.0: attributes in `ce-` headers, and
+/// a body of any content type.
 #[utoipa::path(
     post, path = "/v1/events", operation_id = "acceptEvents", tag = "events",
     request_body(content(
@@ -29,8 +29,8 @@ use crate::events::json::{Accepted, AcceptedBatch, AcceptedResponse, CloudEvent,
         (CloudEvents = "application/cloudevents-batch+json"),
     )),
     responses(
-        (status = 202, description = "it is durable", body = AcceptedResponse),
-        (status = 200, description = "it came before with the same content, and is not delivered again", body = AcceptedResponse),
+        (status = 202, description = "the event is durable", body = AcceptedResponse),
+        (status = 200, description = "duplicate with the same content, not delivered again", body = AcceptedResponse),
     )
 )]
 pub(crate) async fn accept(app: App, caller: ApiCaller, headers: HeaderMap, body: Body) -> ApiResult {
@@ -44,24 +44,24 @@ pub(crate) async fn accept(app: App, caller: ApiCaller, headers: HeaderMap, body
     }
 }
 
-/// Takes in an event of that type with any JSON as its data.
+/// Accepts an event of this type with any JSON as data.
 ///
-/// Its id is the header `Idempotency-Key` or `ce-id`, else one is made; further attributes come from `ce-`
+/// Its id is the header `Idempotency-Key` or `ce-id`, or else generated; other attributes come from `ce-`
 /// headers.
 #[utoipa::path(
     post, path = "/v1/events/{name}", operation_id = "acceptEvent", tag = "events",
     params(
-        ("name" = String, Path, description = "the event's type: words with dots between them", max_length = 256, pattern = "^[A-Za-z0-9_:/-]+(\\.[A-Za-z0-9_:/-]+){0,31}$"),
-        ("partitionkey" = Option<String>, Query, description = "the session: deliveries of one keep their order; the header of this name says it too", min_length = 1, max_length = 512, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$"),
-        ("Idempotency-Key" = Option<String>, Header, description = "the event's id", min_length = 1, max_length = 512, pattern = "^[ -~]*$"),
+        ("name" = String, Path, description = "event type: words separated by dots", max_length = 256, pattern = "^[A-Za-z0-9_:/-]+(\\.[A-Za-z0-9_:/-]+){0,31}$"),
+        ("partitionkey" = Option<String>, Query, description = "the session: its deliveries stay in order; also a header of this name", min_length = 1, max_length = 512, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$"),
+        ("Idempotency-Key" = Option<String>, Header, description = "event id", min_length = 1, max_length = 512, pattern = "^[ -~]*$"),
     ),
-    request_body(content = serde_json::Value, content_type = "application/json", description = "the data"),
+    request_body(content = serde_json::Value, content_type = "application/json", description = "event data"),
     responses(
         (
-            status = 202, description = "it is durable", body = Accepted,
+            status = 202, description = "the event is durable", body = Accepted,
             links(("event" = (operation_id = "event", parameters(("name" = "$response.body#/receipt")))))
         ),
-        (status = 200, description = "it came before with the same content, and is not delivered again", body = Accepted),
+        (status = 200, description = "duplicate with the same content, not delivered again", body = Accepted),
     )
 )]
 pub(crate) async fn accept_easy(
@@ -96,8 +96,7 @@ pub(crate) async fn accept_easy(
     one(&app, &caller, tied(event, &headers)).await
 }
 
-/// An event that is not tied to others belongs to the request that it came with, so that whoever has the
-/// answer finds its deliveries, and to the trace of that request.
+/// An event without correlation id or trace gets those of its request, so that its deliveries can be found.
 fn tied(mut event: Event, headers: &HeaderMap) -> Event {
     if event.correlation_id.is_none() {
         let id = headers.get(CORRELATION_ID).and_then(|id| id.to_str().ok());
@@ -115,31 +114,31 @@ fn tied(mut event: Event, headers: &HeaderMap) -> Event {
     event
 }
 
-/// The trace of a request. What is no trace is left out: no event is worth losing for it.
+/// An invalid trace is dropped rather than the event.
 fn trace_of(headers: &HeaderMap) -> Option<TraceParent> {
     if !headers.contains_key("traceparent") {
         return None;
     }
     let text = single(headers, "traceparent").filter(|text| Context::parse(text).is_some());
     if text.is_none() {
-        tracing::debug!("a request came with a traceparent that is none");
+        tracing::debug!("invalid traceparent ignored");
     }
     text.and_then(|text| TraceParent::new(text).ok())
 }
 
-/// The one value of a header, if it has one and that is a text.
+/// `None` unless the header has exactly one text value.
 fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?.to_str().ok()?;
     values.next().is_none().then_some(value)
 }
 
-/// Refuses events that are not the caller's to send. The ids of a schedule's events can be guessed, and those
-/// of webhooks may be known: whoever sent one of them first would keep the real one out.
+/// Refuses sources reserved for schedules and webhooks: their event ids can be guessed, and a forged event
+/// would make the real one a duplicate.
 fn check_source(caller: &ApiCaller, event: &Event) -> Result<(), ApiError> {
     let source = event.source.as_str();
     if let Some(owner) = reserved::owner_of(source) {
-        return Err(ApiError::invalid("source", format!("is for {owner} alone")));
+        return Err(ApiError::invalid("source", format!("is reserved for {owner}")));
     }
     caller.check_source(source)
 }
@@ -174,7 +173,6 @@ fn accepted(id: String, taken: AcceptedEvent) -> Accepted {
     }
 }
 
-/// The headers of a request as the core reads them.
 struct CloudEventHeaders<'a>(&'a HeaderMap);
 
 impl HeaderList for CloudEventHeaders<'_> {

@@ -1,4 +1,4 @@
-//! `redrive route`: events that nobody wanted are held against the rule book as it reads now.
+//! `redrive route`: routes unrouted events again, by the current rule book.
 
 use clap::Args;
 use redrive_core::text::{counted, show_count};
@@ -12,7 +12,7 @@ use crate::cli::ServerArgs;
 use crate::client::ClientRequest;
 use crate::terminal::{print, style};
 
-/// Routes events again, by the rule book as it reads now.
+/// Routes events again, by the current rule book.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -20,7 +20,7 @@ Examples:
 
 Exit code: 0 done, 1 refused, 2 wrong use, 3 no server.")]
 pub(crate) struct RouteArgs {
-    /// Those that nobody wanted when they came
+    /// Events that no rule matched when they arrived
     #[arg(long, required = true)]
     pub(crate) unrouted: bool,
     #[command(flatten)]
@@ -36,26 +36,26 @@ fn words(RerouteResult { seen, routed }: RerouteResult) -> String {
     let events = counted(seen, "unrouted event");
     let stay = show_count(seen.saturating_sub(routed));
     match (seen, routed) {
-        (0, _) => format!("{} there are no unrouted events\n", style::good("✓")),
+        (0, _) => format!("{} no unrouted events\n", style::good("✓")),
         (_, 0) => {
-            let advice = "`redrive try TYPE` says which rows come close";
-            format!("{} {events}, and still no row wants any; {advice}\n", style::warning("!"))
+            let advice = "`redrive try TYPE` shows which rules nearly match";
+            format!("{} {events}, still no matching rule; {advice}\n", style::warning("!"))
         }
-        (1, _) => format!("{} the unrouted event is on its way now\n", style::good("✓")),
+        (1, _) => format!("{} routed the unrouted event\n", style::good("✓")),
         (_, routed) if routed == seen => {
-            format!("{} all {events} are on their way now\n", style::good("✓"))
+            format!("{} routed all {events}\n", style::good("✓"))
         }
         (_, routed) => {
             let routed = show_count(routed);
-            format!("{} {routed} of {events} are on their way now, {stay} stay\n", style::good("✓"))
+            format!("{} routed {routed} of {events}, {stay} remain\n", style::good("✓"))
         }
     }
 }
 
-/// Holds events that nobody wanted against the rule book as it reads now.
+/// Routes unrouted events again, by the current rule book.
 #[utoipa::path(
     post, path = "/v1/unrouted/route", operation_id = "routeUnrouted", tag = "operating",
-    responses((status = 200, description = "how many were looked at, and how many are wanted now", body = RerouteResult))
+    responses((status = 200, description = "number of events checked and routed", body = RerouteResult))
 )]
 pub(crate) async fn route_unrouted(app: App, caller: ApiCaller) -> ApiResult {
     let rerouted = run_to_end(async move { Ok(app.node.route_unrouted(&caller.by()).await?) }).await?;

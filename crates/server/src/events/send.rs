@@ -1,6 +1,6 @@
-//! `redrive send`: an event of any type, so that the first one needs no other tool.
+//! `redrive send`: sends an event.
 //!
-//! Invariant: each event has its id before it is sent, so that one sent twice is still one event.
+//! Invariant: each event has its id before it is sent, so that a repeated send is a duplicate.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -29,58 +29,57 @@ Examples:
   jq .order orders.json | redrive send orders.placed -
   redrive send note.taken 'buy milk' --content-type text/plain
 
-Exit code: 0 it is safe, 1 refused, 2 wrong use, 3 no server.")]
+Exit code: 0 accepted, 1 refused, 2 wrong use, 3 no server.")]
 pub(crate) struct SendArgs {
     /// The event's type
     #[arg(value_name = "TYPE")]
     pub(crate) event_type: String,
-    /// The data, as JSON; `-` reads them from standard input
+    /// The data, as JSON; `-` reads standard input
     #[arg(default_value = "{}")]
     pub(crate) data: String,
     /// Reads the data from a file; `-` is standard input
     #[arg(long, value_name = "FILE", conflicts_with = "data")]
     pub(crate) file: Option<PathBuf>,
-    /// What the data are, if they are no JSON
+    /// Content type of the data, if it is not JSON
     #[arg(long, value_name = "TYPE")]
     pub(crate) content_type: Option<String>,
-    /// The event's id: a second event with it is the same one; made up if left out
+    /// The event's id: a repeated id is a duplicate; default: generated
     #[arg(long)]
     pub(crate) id: Option<String>,
     /// The session: events with the same key are delivered in order
     #[arg(long, value_name = "KEY")]
     pub(crate) session: Option<String>,
-    /// Where it comes from
+    /// Where the event comes from
     #[arg(long)]
     pub(crate) source: Option<String>,
-    /// What it is about
+    /// What the event is about
     #[arg(long)]
     pub(crate) subject: Option<String>,
-    /// What ties it to other events
+    /// Correlation id, to relate events
     #[arg(long, value_name = "ID")]
     pub(crate) correlation_id: Option<String>,
-    /// How many such events, each with an id of its own
+    /// Number of events, each with its own id
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "id",
           value_parser = clap::value_parser!(u32).range(1..=SEND_COUNT_MAX))]
     pub(crate) count: u32,
-    /// How to print the answer; `json` is one line for each event
+    /// Output format; `json` prints one line per event
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
     #[command(flatten)]
     pub(crate) server: ServerArgs,
 }
 
-/// More than that is load, and wants a tool that measures it.
+/// For more, use a load generator.
 const SEND_COUNT_MAX: i64 = 1_000_000;
 
-/// More data than any server takes.
+/// Above the limit of any server.
 pub(crate) const DATA_BYTES_MAX: u64 = 256 << 20;
 
-/// As much of what is no JSON is shown.
 const QUOTED_COLUMNS: usize = 40;
 
 const JSON: &str = "application/json";
 
-/// What CloudEvents asks of every event that comes with a content type of its own.
+/// CloudEvents requires a source in the binary form.
 const SOURCE_DEFAULT: &str = "redrive-send";
 
 pub(crate) async fn run(args: &SendArgs) -> anyhow::Result<()> {
@@ -118,7 +117,6 @@ fn summary(args: &SendArgs, unrouted: u32, started_at: Instant) -> String {
     format!("{} {sent} in {took}{unrouted}; the last one:\n", style::good("✓"))
 }
 
-/// The bytes to send, from wherever they are.
 fn data(args: &SendArgs) -> anyhow::Result<Bytes> {
     let read = |path: &Path| read_input(path, DATA_BYTES_MAX, "server").map(Bytes::from);
     match &args.file {
@@ -128,7 +126,7 @@ fn data(args: &SendArgs) -> anyhow::Result<Bytes> {
     }
 }
 
-/// Refuses what the server would refuse, with advice that only this side of the shell can give.
+/// Catches what the server would refuse, with advice about shell quoting.
 fn check_json(args: &SendArgs, data: &[u8]) -> anyhow::Result<()> {
     let Err(error) = serde_json::from_slice::<IgnoredAny>(data) else { return Ok(()) };
     let text = plain(&String::from_utf8_lossy(data));
@@ -140,14 +138,11 @@ fn check_json(args: &SendArgs, data: &[u8]) -> anyhow::Result<()> {
     };
     let shown = cut(text.trim(), QUOTED_COLUMNS);
     anyhow::bail!(
-        "the data are no JSON: {error}\n  \
-         they read: {shown}\n  \
-         quote JSON for the shell: redrive send {event_type} '{{\"key\": \"value\"}}'\n  \
-         or say what they are:     redrive send {event_type} {whole} --content-type text/plain"
+        "data is not valid JSON: {error}\n  received: {shown}\n  quote JSON for the shell: redrive send {event_type} '{{\"key\": \"value\"}}'\n  or set the content type:  redrive send {event_type} {whole} --content-type text/plain"
     )
 }
 
-/// JSON goes by the easy form, anything else as a CloudEvent in binary form.
+/// JSON is sent under its type, anything else as a binary CloudEvent.
 fn ask(args: &SendArgs, data: &Bytes) -> ClientRequest {
     let ask = match &args.content_type {
         None => ClientRequest::post(format!("/v1/events/{}", segment(&args.event_type)), JSON, data.clone()),

@@ -33,74 +33,72 @@ use crate::serve::args::parse_listen;
 use crate::serve::bind;
 use crate::terminal::{plain, print};
 
-/// Takes events like a service would, and fails, dawdles or hangs as you ask; for trying things out.
+/// Runs a test target that accepts events, and fails, delays or hangs as its flags say.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
-Prints a line for each request and, when it is stopped (Ctrl-C), the counts. What it fails is drawn from \
-the seed, so that the same requests in the same order meet the same answers.
+Prints a line per request and, when stopped (Ctrl-C), the counts. Failures are drawn from \
+                        the seed: the same requests in the same order get the same answers.
 
 Examples:
-  redrive sink                                    takes everything
+  redrive sink                                    accepts everything
   redrive sink --fail 30% --status 429 --retry-after 5s
-  redrive sink --down 60s --slow 200ms            away for a minute, then slow
+  redrive sink --down 60s --slow 200ms            down for a minute, then slow
   redrive sink --listen 127.0.0.1:0 --format json | tee requests.ndjson
 
-Exit code: 0 stopped, 1 the address cannot be had, or others could reach it, 2 wrong use.")]
+Exit code: 0 stopped, 1 address in use or not a loopback address, 2 wrong use.")]
 pub(crate) struct SinkArgs {
-    /// Where to listen: a loopback address; port 0 takes a free one
+    /// Loopback address to listen on; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", value_parser = parse_listen)]
     pub(crate) listen: SocketAddr,
-    /// The share of requests that fail, such as 30%
+    /// Share of requests that fail, such as 30%
     #[arg(long, value_name = "SHARE", value_parser = parse_share)]
     pub(crate) fail: Option<Share>,
-    /// The status that failing requests get
+    /// Status of failed requests
     #[arg(long, default_value_t = 503, value_parser = clap::value_parser!(u16).range(200..600))]
     pub(crate) status: u16,
-    /// Waits so long before each answer
+    /// Delay before each answer
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) slow: Option<Duration>,
-    /// Answers 503 for so long from the start
+    /// Answers 503 for this long after the start
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) down: Option<Duration>,
     /// Never answers
     #[arg(long)]
     pub(crate) hang: bool,
-    /// Asks those that fail to wait so long
+    /// Adds Retry-After to failures
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) retry_after: Option<Duration>,
-    /// What failures are drawn from
+    /// Random seed of failures
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
     /// Prints the address and the counts only
     #[arg(long)]
     pub(crate) quiet: bool,
-    /// How to print requests
+    /// Output format
     #[arg(long, value_enum, default_value_t = SinkFormat::Text)]
     pub(crate) format: SinkFormat,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SinkFormat {
-    /// For people
+    /// Text
     Text,
-    /// An object a line
+    /// One JSON object per line
     Json,
 }
 
-/// Connections at once; more wait to be accepted.
+/// Further connections wait to be accepted.
 const CONNECTIONS_MAX: usize = 1_024;
 
-/// The largest request that is taken.
 const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Requests that wait to be printed; those behind them wait for their answer.
+/// Bounds memory: further requests wait for their answer.
 const LINES_WAITING_MAX: usize = 1_024;
 
 pub(crate) fn run(args: &SinkArgs) -> anyhow::Result<()> {
     if !args.listen.ip().is_loopback() {
         let address = args.listen;
-        let refusal =
-            format!("on {address} anybody could reach it: a sink listens on 127.0.0.1 or [::1] only");
+        let refusal = format!("refusing to listen on {address}: a sink listens on 127.0.0.1 or [::1] only");
         return Err(CommandRefusal(refusal).into());
     }
     wait_for_many(serve(args))
@@ -108,7 +106,7 @@ pub(crate) fn run(args: &SinkArgs) -> anyhow::Result<()> {
 
 async fn serve(args: &SinkArgs) -> anyhow::Result<()> {
     let listener = bind(args.listen).await?;
-    let address: SocketAddr = listener.local_addr().context("could not listen")?;
+    let address: SocketAddr = listener.local_addr().context("cannot listen")?;
     print(&text::listening(&format!("http://{address}"), args.format))?;
 
     let (lines, mut waiting) = mpsc::channel(LINES_WAITING_MAX);
@@ -123,7 +121,7 @@ async fn serve(args: &SinkArgs) -> anyhow::Result<()> {
     loop {
         tokio::select! {
             biased;
-            result = &mut stop => break result.context("could not wait for a signal")?,
+            result = &mut stop => break result.context("cannot wait for a signal")?,
             Some(request) = waiting.recv() => add(&request)?,
         }
     }
@@ -134,7 +132,7 @@ async fn serve(args: &SinkArgs) -> anyhow::Result<()> {
     print(&counts.render(args.format))
 }
 
-/// Somebody wants it to end: Ctrl-C, or a supervisor.
+/// Waits for Ctrl-C or a termination signal.
 pub(crate) async fn stopped() -> std::io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
@@ -147,8 +145,7 @@ pub(crate) async fn stopped() -> std::io::Result<()> {
 async fn accept(listener: TcpListener, script: Arc<SinkScript>, lines: mpsc::Sender<SinkRequest>) {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
-        let place = Arc::clone(&room).acquire_owned().await.expect("nobody closes it");
-        // A connection that was lost before it was accepted is its sender's to mourn.
+        let place = Arc::clone(&room).acquire_owned().await.expect("the semaphore is never closed");
         let Ok((stream, _)) = listener.accept().await else { continue };
         let (script, lines) = (Arc::clone(&script), lines.clone());
         tokio::spawn(async move {
@@ -159,7 +156,6 @@ async fn accept(listener: TcpListener, script: Arc<SinkScript>, lines: mpsc::Sen
     }
 }
 
-/// What a sink was asked to do, and how far it is.
 struct SinkScript {
     args: SinkArgs,
     started: Instant,
@@ -171,7 +167,6 @@ impl SinkScript {
         Self { args: args.clone(), started: Instant::now(), requests: AtomicU64::new(0) }
     }
 
-    /// The status for the next request.
     fn next(&self) -> u16 {
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
         if self.args.down.is_some_and(|down| self.started.elapsed() < down) {
@@ -179,7 +174,7 @@ impl SinkScript {
         }
         let drawn = Seed(self.args.seed).draw(DeliveryId(u128::from(number)), Attempt::FIRST) as f64
             / u64::MAX as f64;
-        // All of them fail at 100 %, whatever is drawn.
+        // At 100 % every draw fails.
         let fails = self.args.fail.is_some_and(|share| drawn < share.get() || share.get() >= 1.0);
         if fails { self.args.status } else { 200 }
     }
@@ -207,7 +202,7 @@ async fn answer(
         bytes: body.len(),
         answer: (!script.args.hang).then_some(status),
     };
-    // If nobody prints any more, the sink is about to end.
+    // Without a printer the sink is about to end.
     let _ = lines.send(request).await;
     if script.args.hang {
         pending::<()>().await;
@@ -219,10 +214,10 @@ async fn answer(
 }
 
 fn response(script: &SinkScript, status: u16) -> Response<Full<Bytes>> {
-    let status = StatusCode::from_u16(status).expect("statuses from 200 to 599 are taken only");
+    let status = StatusCode::from_u16(status).expect("the status is between 200 and 599");
     let fails = !status.is_success();
-    // A success says nothing, which a batch too takes for "all of it".
-    let body = if fails { "the sink was asked to fail\n" } else { "" };
+    // An empty success acknowledges a batch as a whole, too.
+    let body = if fails { "the sink was set to fail\n" } else { "" };
     let mut response = Response::new(Full::new(Bytes::from_static(body.as_bytes())));
     *response.status_mut() = status;
     if let Some(wait) = script.args.retry_after.filter(|_| fails) {
@@ -232,7 +227,7 @@ fn response(script: &SinkScript, status: u16) -> Response<Full<Bytes>> {
     response
 }
 
-/// The type of the event in a request, or how many there are, as far as it can be told.
+/// The event type of a request, or the size of a batch, if it can be read.
 fn event_type(headers: &HeaderMap, body: &[u8]) -> Option<String> {
     if let Some(named) = text_of(headers, "ce-type") {
         return Some(named);
@@ -247,7 +242,6 @@ fn event_type(headers: &HeaderMap, body: &[u8]) -> Option<String> {
     }
 }
 
-/// A header that is plain text.
 fn text_of(headers: &HeaderMap, name: &str) -> Option<String> {
     headers.get(name)?.to_str().ok().map(str::to_owned)
 }

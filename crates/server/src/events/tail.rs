@@ -29,7 +29,7 @@ use crate::status::live::ListenerPlace;
 use crate::terminal::moment::{show_wait, time_of_day};
 use crate::terminal::{self, cut, plain, print, style};
 
-/// Shows what happens on a running server, line by line, until Ctrl-C.
+/// Shows the activity of a running server, line by line, until Ctrl-C.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -42,17 +42,16 @@ pub(crate) struct TailArgs {
     /// Only this service and its channels, or only service/channel
     #[arg(long)]
     pub(crate) service: Option<String>,
-    /// Only events of this type, or that a pattern such as `orders.*` claims
+    /// Only events of this type, or matching a pattern such as `orders.*`
     #[arg(long = "type", value_name = "TYPE", value_parser = EventPattern::parse)]
     pub(crate) event_type: Option<EventPattern>,
-    /// How to print it; `json` is one line for each
+    /// Output format; `json` prints one line per activity
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
     #[command(flatten)]
     pub(crate) server: ServerArgs,
 }
 
-/// How long to wait between two tries to find the server again.
 const PAUSE_BETWEEN_TRIES: Duration = Duration::from_secs(1);
 
 pub(crate) async fn run(args: &TailArgs) -> anyhow::Result<()> {
@@ -63,24 +62,22 @@ pub(crate) async fn run(args: &TailArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Goes on until somebody stops it.
 async fn follow(args: &TailArgs) -> anyhow::Result<()> {
     let mut client = args.server.client()?;
-    let stream = ClientRequest::get("/v1/happenings");
-    // A server that was never there is told at once; only one that went away is waited for.
+    let stream = ClientRequest::get("/v1/activity");
+    // Only a server that was reached before is waited for.
     let mut lines = client.lines(&stream).await?;
     let address = client.address().clone();
-    say(&format!("following {address}, times in UTC, Ctrl-C ends it"));
+    say(&format!("following {address}, times in UTC, Ctrl-C to stop"));
     let mut columns = TailColumns::new(terminal::terminal_columns());
     loop {
         let lost = pass_on(args, lines, &mut columns).await?;
         say(&format!("{lost}; waiting for {address} …"));
         lines = client.lines_again(&stream, PAUSE_BETWEEN_TRIES).await?;
-        say("connected again; what happened in between is not shown");
+        say("reconnected; activity in between is not shown");
     }
 }
 
-/// Prints until the stream ends, and says why it did.
 async fn pass_on(
     args: &TailArgs,
     mut lines: ResponseLines,
@@ -89,15 +86,15 @@ async fn pass_on(
     loop {
         let line = match lines.next().await {
             Ok(Some(line)) => line,
-            Ok(None) => return Ok("the server has ended the stream".to_owned()),
+            Ok(None) => return Ok("the server ended the stream".to_owned()),
             Err(problem) => return Ok(problem.to_string()),
         };
-        // A newer server may tell of what we do not know; a program may, so it still gets the line.
+        // A newer server may send kinds that we do not know; JSON output still gets the line.
         let Ok(activity_line) = serde_json::from_str::<ActivityLine>(&line) else {
             match args.format {
                 Format::Json if args.service.is_none() && args.event_type.is_none() => print(&(line + "\n"))?,
                 Format::Json => {}
-                Format::Text => say("the server told of something that this redrive does not know"),
+                Format::Text => say("unknown kind of activity: the server may be newer than this redrive"),
             }
             continue;
         };
@@ -111,7 +108,7 @@ async fn pass_on(
     }
 }
 
-/// A service's name means its channels too.
+/// A service's name includes its channels.
 fn is_wanted(args: &TailArgs, activity: &Activity) -> bool {
     let of_service = args.service.as_deref().is_none_or(|wanted| {
         let name = activity.service();
@@ -125,28 +122,23 @@ fn is_wanted(args: &TailArgs, activity: &Activity) -> bool {
     of_service && of_type
 }
 
-/// A word beside the output.
 fn say(text: &str) {
     anstream::eprintln!("{}", style::dim(format!("— {text}")));
 }
 
-/// The widest of the kinds.
 const KIND_COLUMNS: usize = 15;
 
-/// Columns start this wide, and grow no wider than that.
 const NAME_COLUMNS_MIN: usize = 12;
 
 const NAME_COLUMNS_MAX: usize = 36;
 
-/// A line has at least this much room for what is told last, whatever the terminal.
 const DETAIL_COLUMNS_MIN: usize = 10;
 
-/// The widths so far.
 #[derive(Debug)]
 pub(crate) struct TailColumns {
     service: usize,
     event_type: usize,
-    /// How wide the terminal is, if there is one: a file takes lines of any length.
+    /// `None` unless a terminal: files take lines of any length.
     page: Option<usize>,
 }
 
@@ -155,7 +147,6 @@ impl TailColumns {
         Self { service: NAME_COLUMNS_MIN, event_type: NAME_COLUMNS_MIN, page }
     }
 
-    /// One line, with its end.
     pub(crate) fn line(&mut self, line: &ActivityLine) -> String {
         let ActivityLine { at, activity } = line;
         let kind = activity.name();
@@ -168,19 +159,18 @@ impl TailColumns {
             details = cut(&details, page.saturating_sub(before).max(DETAIL_COLUMNS_MIN));
         }
         let kind = format!("{}{}", paint(activity, kind), " ".repeat(KIND_COLUMNS - kind.len()));
-        // Blanks before nothing would be blanks at the end of the line.
+        // No trailing blanks.
         let cells = [style::dim(time), kind, style::bold(service), event_type, style::dim(&details)];
-        let told = match (&details, activity.event_type(), activity.service()) {
+        let columns_used = match (&details, activity.event_type(), activity.service()) {
             (details, ..) if !details.is_empty() => 5,
             (_, Some(_), _) => 4,
             (_, None, Some(_)) => 3,
             (_, None, None) => 2,
         };
-        cells[..told].join("  ") + "\n"
+        cells[..columns_used].join("  ") + "\n"
     }
 }
 
-/// A name in its column, which it may widen.
 fn column(text: Option<&str>, columns: &mut usize) -> String {
     let text = cut(&plain(text.unwrap_or("")), NAME_COLUMNS_MAX);
     *columns = (*columns).max(text.width());
@@ -213,7 +203,7 @@ fn paint(activity: &Activity, text: &str) -> String {
     }
 }
 
-/// What else there is to say, the most telling first and the longest last.
+/// The most informative first and the longest last.
 fn details(activity: &Activity, at: Timestamp) -> String {
     let parts = match activity {
         Activity::Accepted(event) | Activity::Unrouted(event) => vec![plain(&event.event_id)],
@@ -252,9 +242,9 @@ fn of_delivery(facts: &DeliveryFacts, at: Timestamp) -> Vec<String> {
         parts.push(format!("attempt {}", facts.attempt));
     }
     let status = facts.status.map(|status| status.to_string());
-    // A message that begins with the status is enough.
-    let is_told = |status: &String| facts.message.as_ref().is_some_and(|text| text.starts_with(status));
-    parts.extend(status.filter(|status| !is_told(status)));
+    let starts_message =
+        |status: &String| facts.message.as_ref().is_some_and(|text| text.starts_with(status));
+    parts.extend(status.filter(|status| !starts_message(status)));
     match (&facts.category, &facts.code) {
         (Some(category), Some(code)) => parts.push(plain(&format!("{category} {code}"))),
         (Some(word), None) | (None, Some(word)) => parts.push(plain(word)),
@@ -266,12 +256,12 @@ fn of_delivery(facts: &DeliveryFacts, at: Timestamp) -> Vec<String> {
     parts
 }
 
-/// When it continues; a wait without an end is for a person, and the message says which.
+/// `None` for a wait without end: the message gives the reason.
 fn next_at(due_at: Timestamp, at: Timestamp) -> Option<String> {
-    (due_at < Timestamp::NEVER).then(|| format!("goes on in {}", show_wait(due_at.since(at))))
+    (due_at < Timestamp::NEVER).then(|| format!("resumes in {}", show_wait(due_at.since(at))))
 }
 
-/// A number of milliseconds; none for one that no call can take.
+/// `None` for impossible durations.
 fn millis(took: f64) -> Option<String> {
     if took < 10.0 {
         return Some(format!("{took:.1}ms"));
@@ -279,13 +269,12 @@ fn millis(took: f64) -> Option<String> {
     Duration::try_from_secs_f64(took / 1e3).ok().map(show_wait)
 }
 
-/// How often a stream without news says that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// What happens, as it happens.
+/// Streams activity as it occurs.
 #[utoipa::path(
-    get, path = "/v1/happenings", operation_id = "happenings", tag = "operating",
-    responses((status = 200, description = "one line of JSON for each, as in the schema `Happening`; an empty line is a sign of life", body = String, content_type = "application/x-ndjson"))
+    get, path = "/v1/activity", operation_id = "activity", tag = "operating",
+    responses((status = 200, description = "one JSON line per activity, as in the schema `ActivityLine`; empty lines are keep-alives", body = String, content_type = "application/x-ndjson"))
 )]
 pub(crate) async fn activity(app: App, Extension(peer): Extension<Peer>, caller: ApiCaller) -> ApiResult {
     let listener = TailListener {
@@ -298,17 +287,14 @@ pub(crate) async fn activity(app: App, Extension(peer): Extension<Peer>, caller:
     let stream = lines(
         listener,
         |listener| Box::pin(next_activity(listener)),
-        |happening| match happening {
-            Some(happening) => {
-                serde_json::to_string(&**happening).expect("texts and numbers are always JSON")
-            }
+        |activity| match activity {
+            Some(activity) => serde_json::to_string(&**activity).expect("texts and numbers are always JSON"),
             None => String::new(),
         },
     );
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], stream).into_response())
 }
 
-/// Somebody who listens to what happens.
 struct TailListener {
     receiver: broadcast::Receiver<Arc<ActivityLine>>,
     closing: watch::Receiver<bool>,
@@ -317,32 +303,31 @@ struct TailListener {
     _place: ListenerPlace,
 }
 
-/// Whether somebody may hear of it: what is of no service may be of any.
+/// Lines without a service are hidden from bound callers, since they may concern any service.
 pub(crate) fn may_see_line(caller: &ApiCaller, line: &ActivityLine) -> bool {
     !caller.is_bound() || line.activity.service().is_some_and(|name| caller.sees(service_of(name)))
 }
 
-/// The next one, or nothing but a sign of life; none when the server stops, or would not let the listener in
-/// any more.
+/// `Some(None)` is a keep-alive; `None` when the server stops or the caller's credential ends.
 async fn next_activity(listener: &mut TailListener) -> Option<Option<Arc<ActivityLine>>> {
-    // Others may hear of much while this one hears of nothing.
+    // Filtered lines do not postpone the keep-alive.
     let alive_at = Instant::now() + KEEP_ALIVE;
     loop {
-        let happening = tokio::select! {
+        let activity = tokio::select! {
             biased;
             _ = listener.closing.changed() => return None,
-            happening = listener.receiver.recv() => Some(happening),
+            activity = listener.receiver.recv() => Some(activity),
             () = tokio::time::sleep_until(alive_at) => None,
         };
         if !listener.caller.is_good(listener.node.now()) {
             return None;
         }
-        match happening {
+        match activity {
             None => return Some(None),
-            Some(Ok(happening)) if may_see_line(&listener.caller, &happening) => {
-                return Some(Some(happening));
+            Some(Ok(activity)) if may_see_line(&listener.caller, &activity) => {
+                return Some(Some(activity));
             }
-            // Whoever reads too slowly misses some; it is a view, not a record.
+            // A slow reader misses lines.
             Some(Ok(_) | Err(RecvError::Lagged(_))) => {}
             Some(Err(RecvError::Closed)) => return None,
         }

@@ -1,4 +1,4 @@
-//! `redrive keys`: create, list and revoke API keys, on a server or in a data folder.
+//! `redrive keys`: creates, lists and revokes API keys, on a server or in a data folder.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,14 +18,14 @@ use crate::keys::json::{CreateKeyResponse, KeyJson, KeyRevocation, KeysResponse}
 use crate::keys::{self, CreatedKey, KeySpec, text};
 use crate::terminal::{plain, print, print_as, style};
 
-/// Makes keys for those who come to a server, lists them, and revokes them.
+/// Creates, lists and revokes API keys.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The first one, before a server is reachable for others:
+The first key, before a server is reachable for others:
   redrive keys create ops --role admin --data redrive-data
 
-A key is sent as `Authorization: Bearer KEY`. The commands here take it from the variable REDRIVE_KEY or \
-from the file of --key-file. Once there is a key, everybody is asked for one.")]
+Clients send a key as `Authorization: Bearer KEY`. Commands read it from REDRIVE_KEY or \
+                        --key-file. The first key turns on authentication for everyone, event senders included.")]
 pub(crate) struct KeysArgs {
     #[command(subcommand)]
     pub(crate) what: KeysCommand,
@@ -38,7 +38,7 @@ pub(crate) enum KeysCommand {
     Revoke(KeysRevokeArgs),
 }
 
-/// Makes a key, and tells it this once.
+/// Creates a key and shows it once.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -47,33 +47,33 @@ Examples:
   redrive keys create billing-team --role operator --service billing --expires 90d
   redrive keys create ci --role viewer --quiet > key
 
-Exit code: 0 made, 1 refused, 2 wrong use, 3 no server.")]
+Exit code: 0 created, 1 refused, 2 wrong use, 3 no server.")]
 pub(crate) struct KeysCreateArgs {
-    /// Whose it is, for lists and the record
+    /// The key's name, for lists and the audit log
     pub(crate) name: String,
-    /// What its owner may do
+    /// The role of the key
     #[arg(long, value_parser = one_of(&ROLES))]
     pub(crate) role: Role,
-    /// Only events of this source; may be given more than once
+    /// Only events of this source; repeatable
     #[arg(long = "source", value_name = "SOURCE")]
     pub(crate) sources: Vec<String>,
-    /// Only this service; may be given more than once
+    /// Only this service; repeatable
     #[arg(long = "service", value_name = "SERVICE")]
     pub(crate) services: Vec<String>,
-    /// How many requests its owner may make; without it, what the rule book says
+    /// Maximum request rate; default: the rule book's
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub(crate) rate: Option<Rate>,
-    /// How long it is good; without it, until it is revoked
+    /// Lifetime; default: until revoked
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) expires: Option<Duration>,
-    /// Prints the key and nothing else
+    /// Prints the key only
     #[arg(long, short)]
     pub(crate) quiet: bool,
     #[command(flatten)]
     pub(crate) at: KeysAtArgs,
 }
 
-/// Lists keys, the oldest first.
+/// Lists keys, oldest first.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -82,34 +82,33 @@ Examples:
 
 Exit code: 0 shown, 1 refused, 2 wrong use, 3 no server.")]
 pub(crate) struct KeysListArgs {
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
     #[command(flatten)]
     pub(crate) at: KeysAtArgs,
 }
 
-/// Makes a key good for nothing from now on.
+/// Revokes a key at once.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   redrive keys revoke rk_1a2b3c4d --note 'it was in a log'
 
-Exit code: 0 revoked, 1 there is no such key, 2 wrong use, 3 no server.")]
+Exit code: 0 revoked, 1 not found, 2 wrong use, 3 no server.")]
 pub(crate) struct KeysRevokeArgs {
-    /// The key's id, as `redrive keys list` tells it: the first part of the key
+    /// The key's id, as `redrive keys list` shows it: the first part of the key
     pub(crate) id: String,
-    /// Why, for the record
+    /// The reason, for the audit log
     #[arg(long)]
     pub(crate) note: Option<String>,
     #[command(flatten)]
     pub(crate) at: KeysAtArgs,
 }
 
-/// Where keys are kept.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct KeysAtArgs {
-    /// Changes this data folder instead of asking a server; none may be running on it, but to list
+    /// Changes this data folder directly, without a server; except for `list`, no server may use it
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
     #[command(flatten)]
@@ -117,10 +116,10 @@ pub(crate) struct KeysAtArgs {
 }
 
 const ROLES: [(&str, &str, Role); 4] = [
-    ("ingest", "Sends events, and sees nothing", Role::Ingest),
-    ("viewer", "Looks, and changes nothing", Role::Viewer),
-    ("operator", "Looks, sends events, and deals with services, dead letters and replays", Role::Operator),
-    ("admin", "May do everything, keys included", Role::Admin),
+    ("ingest", "Send events only", Role::Ingest),
+    ("viewer", "Read only", Role::Viewer),
+    ("operator", "Read, send events, operate services, dead letters and replays", Role::Operator),
+    ("admin", "Everything, including keys", Role::Admin),
 ];
 
 pub(crate) async fn run(args: &KeysArgs) -> anyhow::Result<()> {
@@ -143,7 +142,7 @@ async fn create(args: &KeysCreateArgs) -> anyhow::Result<()> {
             "rate": args.rate.map(|rate| rate.to_string()),
             "expires": args.expires.map(show_duration),
         });
-        // A key that is made twice is one too many.
+        // No retries: they could create a second key.
         args.at
             .server
             .client()?
@@ -154,7 +153,7 @@ async fn create(args: &KeysCreateArgs) -> anyhow::Result<()> {
 }
 
 fn create_there(folder: &Path, args: &KeysCreateArgs) -> anyhow::Result<CreateKeyResponse> {
-    let wish = KeySpec {
+    let spec = KeySpec {
         name: args.name.clone(),
         role: args.role,
         scope: AccessScope { sources: args.sources.clone(), services: args.services.clone() },
@@ -163,20 +162,18 @@ fn create_there(folder: &Path, args: &KeysCreateArgs) -> anyhow::Result<CreateKe
     };
     let known = match kept(folder) {
         Ok(known) => known,
-        // The folder is made with its first key.
+        // The first key creates the folder.
         Err(StoreError::NotOpened { .. }) => Vec::new(),
         Err(error) => return Err(CommandRefusal::of(error).into()),
     };
-    if known.is_empty() && wish.role != Role::Admin {
+    if known.is_empty() && spec.role != Role::Admin {
         return Err(CommandRefusal(format!("the role {}", keys::FIRST_IS_ADMIN)).into());
     }
     if known.len() >= KEYS_MAX {
-        return Err(
-            CommandRefusal(format!("there are {KEYS_MAX} keys already, revoked ones included")).into()
-        );
+        return Err(CommandRefusal(format!("limit of {KEYS_MAX} keys reached, revoked ones included")).into());
     }
     let is_taken = |id: &str| known.iter().any(|record| record.id == id);
-    let CreatedKey { text, record } = keys::make(wish, is_taken, wall_clock()).map_err(CommandRefusal::of)?;
+    let CreatedKey { text, record } = keys::make(spec, is_taken, wall_clock()).map_err(CommandRefusal::of)?;
     let shown = KeyJson::new(&record, None, wall_clock());
     put(folder, "key-create", record, None)?;
     Ok(CreateKeyResponse { key: text, shown })
@@ -214,11 +211,9 @@ async fn revoke(args: &KeysRevokeArgs) -> anyhow::Result<()> {
 fn revoke_there(folder: &Path, id: &str, note: Option<&String>) -> anyhow::Result<KeyRevocation> {
     let known = kept(folder).map_err(CommandRefusal::of)?;
     let Some(mut record) = known.iter().find(|record| record.id == id).cloned() else {
-        return Err(CommandRefusal(format!(
-            "there is no key `{}`: `redrive keys list` shows them",
-            plain(id)
-        ))
-        .into());
+        return Err(
+            CommandRefusal(format!("no key `{}`: `redrive keys list` shows all keys", plain(id))).into()
+        );
     };
     if record.revoked_at.is_none() {
         record.revoked_at = Some(wall_clock());
@@ -228,24 +223,23 @@ fn revoke_there(folder: &Path, id: &str, note: Option<&String>) -> anyhow::Resul
     Ok(KeyRevocation { shown: KeyJson::new(&record, None, wall_clock()), note })
 }
 
-/// The keys that a folder holds.
 fn kept(folder: &Path) -> Result<Vec<KeyRecord>, StoreError> {
     store::open_reader(folder)?.keys()
 }
 
-/// Writes a key and who did it, in one.
+/// Writes the key and its audit record together.
 fn put(folder: &Path, act: &'static str, record: KeyRecord, note: Option<String>) -> anyhow::Result<()> {
     let by = AuditActor::named("the owner of the data folder");
     let deed = AuditEntry { act, what: keys::describe(&record), by, note };
     let notes = vec![StateChange::Key(Box::new(record)), StateChange::Audit(Box::new(deed))];
     let batch = WriteBatch { changes: notes, ..WriteBatch::default() };
     store::write_once(folder, &batch, wall_clock()).map_err(|error| match error {
-        // Another folder's keys would be of no use to that server.
+        // A server on another folder would not know these keys.
         StoreError::InUse { path, owner } => {
             let shown = path.display();
             let cure =
-                "ask it instead, without --data and with an admin's key in REDRIVE_KEY, or stop it first";
-            CommandRefusal(format!("a server runs on {shown} (process {owner}): {cure}"))
+                "use the server instead, without --data and with an admin key in REDRIVE_KEY, or stop it first";
+            CommandRefusal(format!("a server is using {shown} (process {owner}): {cure}"))
         }
         other => CommandRefusal::of(other),
     })?;

@@ -1,7 +1,7 @@
-//! Keys: made, listed and revoked.
+//! Handlers for API keys.
 //!
-//! Invariants: a key is told once, in the answer to whoever had it made; and what is durable of a key holds at
-//! the door too, whether or not anybody waited for it.
+//! Invariants: a key is shown once, in the answer to its creation; a durable change applies to authentication
+//! even if its caller has gone.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use redrive_core::access::{AccessScope, Role};
@@ -19,10 +19,10 @@ use crate::api::{App, reply, run_to_end};
 use crate::keys::json::{CreateKeyResponse, KeyJson, KeyRevocation, KeysResponse};
 use crate::keys::{self, CreatedKey, KeyCreationError, KeySpec};
 
-/// A key to make.
+/// A key to create.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct CreateKeyRequest {
-    /// Whose it is.
+    /// The key's name.
     #[schema(min_length = 1)]
     name: String,
     /// `viewer`, `operator`, `admin` or `ingest`; the first key must be `admin`.
@@ -32,18 +32,18 @@ pub(crate) struct CreateKeyRequest {
     sources: Option<Vec<String>>,
     /// Only these services.
     services: Option<Vec<String>>,
-    /// How many requests it may make, such as `100/s`.
+    /// Maximum request rate, such as `100/s`.
     #[schema(pattern = "^[1-9][0-9]{0,3}/(s|m|h)$")]
     rate: Option<String>,
-    /// After how long it ends, such as `90d`.
+    /// Lifetime, such as `90d`.
     #[schema(pattern = "^[1-9][0-9]{0,3}(ms|s|m|h|d)$")]
     expires: Option<String>,
 }
 
-/// Keys, the oldest first, without what makes them keys.
+/// Keys without their secrets, oldest first.
 #[utoipa::path(
     get, path = "/v1/keys", operation_id = "keys", tag = "operating",
-    responses((status = 200, description = "all of them", body = KeysResponse))
+    responses((status = 200, description = "all keys", body = KeysResponse))
 )]
 pub(crate) async fn list(app: App) -> ApiResult {
     let records = app.node.keys().await?;
@@ -55,11 +55,11 @@ fn shown(app: &App, record: &KeyRecord) -> KeyJson {
     KeyJson::new(record, app.access.last_used_at(&record.id), app.node.now())
 }
 
-/// Makes a key; from the first one on, everybody is asked for one.
+/// Creates a key. The first one turns on authentication for everyone.
 #[utoipa::path(
     post, path = "/v1/keys", operation_id = "createKey", tag = "operating",
     request_body = CreateKeyRequest,
-    responses((status = 201, description = "the key itself, which is told only now", body = CreateKeyResponse))
+    responses((status = 201, description = "the key, shown only once", body = CreateKeyResponse))
 )]
 pub(crate) async fn create(
     app: App,
@@ -67,28 +67,28 @@ pub(crate) async fn create(
     JsonBody(wanted): JsonBody<CreateKeyRequest>,
 ) -> ApiResult {
     let CreateKeyRequest { name, role, sources, services, rate, expires } = wanted;
-    let wish = KeySpec {
+    let spec = KeySpec {
         name,
         role,
         scope: AccessScope { sources: sources.unwrap_or_default(), services: services.unwrap_or_default() },
         rate: read("rate", rate.as_deref(), parse_rate)?,
         lives: read("expires", expires.as_deref(), parse_duration)?,
     };
-    if !app.access.is_on() && wish.role != Role::Admin {
+    if !app.access.is_on() && spec.role != Role::Admin {
         return Err(ApiError::invalid("role", keys::FIRST_IS_ADMIN));
     }
-    let made = run_to_end(make(app, caller, wish)).await?;
+    let made = run_to_end(make(app, caller, spec)).await?;
     let mut response = reply::json(StatusCode::CREATED, &made);
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Ok(response)
 }
 
-async fn make(app: App, caller: ApiCaller, wish: KeySpec) -> Result<CreateKeyResponse, ApiError> {
+async fn make(app: App, caller: ApiCaller, spec: KeySpec) -> Result<CreateKeyResponse, ApiError> {
     let _turn = app.access.turn().await;
     let known = app.node.keys().await?;
     let is_taken = |id: &str| known.iter().any(|record| record.id == id);
     let CreatedKey { text, record } =
-        keys::make(wish, is_taken, app.node.now()).map_err(|why| unmade(&why))?;
+        keys::make(spec, is_taken, app.node.now()).map_err(|why| unmade(&why))?;
     let deed = AuditEntry { act: "key-create", what: keys::describe(&record), by: caller.by(), note: None };
     app.node.put_key(record.clone(), deed).await?;
     app.access.put(record.clone());
@@ -104,15 +104,15 @@ fn unmade(why: &KeyCreationError) -> ApiError {
         KeyCreationError::Dead => "expires",
         KeyCreationError::NoRandom => return ApiError::unavailable(why.to_string()),
     };
-    ApiError::invalid(field, format!("is not right: {why}"))
+    ApiError::invalid(field, format!("is invalid: {why}"))
 }
 
-/// Ends a key; one that has ended stays as it is.
+/// Revokes a key. Revoking it again changes nothing.
 #[utoipa::path(
     post, path = "/v1/keys/{id}/revoke", operation_id = "revokeKey", tag = "operating",
-    params(("id" = String, Path, description = "what the key is called by")),
+    params(("id" = String, Path, description = "key id")),
     request_body = NoteRequest,
-    responses((status = 200, description = "the key as it is now", body = KeyRevocation))
+    responses((status = 200, description = "the key after the change", body = KeyRevocation))
 )]
 pub(crate) async fn revoke(
     app: App,
@@ -133,10 +133,10 @@ async fn end(
     let _turn = app.access.turn().await;
     let known = app.node.keys().await?;
     let Some(mut record) = known.iter().find(|record| record.id == id).cloned() else {
-        let message = format!("there is no key `{id}`");
+        let message = format!("no key `{id}`");
         return Err(ApiError::new(ApiCode::KeyNotFound, message));
     };
-    // One that is revoked already stays as it is: whoever did not get the answer asks again.
+    // Idempotent, since the answer may have been lost.
     if record.revoked_at.is_none() {
         record.revoked_at = Some(app.node.now());
         let deed = AuditEntry { act: "key-revoke", what: keys::describe(&record), by: caller.by(), note };

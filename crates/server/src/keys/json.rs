@@ -1,4 +1,4 @@
-//! The JSON of keys.
+//! JSON of API keys.
 
 use redrive_core::access::{AccessScope, Role};
 use redrive_core::text::Rate;
@@ -7,23 +7,23 @@ use redrive_node::store::access_store::KeyRecord;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A key as everybody may see it who may see keys: without what makes it one.
+/// A key without its secret.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct KeyJson {
-    /// What it is called by.
+    /// The public id.
     pub id: String,
-    /// Whose it is.
+    /// The key's name.
     pub name: String,
     /// `viewer`, `operator`, `admin` or `ingest`.
     #[schema(value_type = String)]
     pub role: Role,
-    /// Only events of these sources; all, if there are none.
+    /// Only events of these sources; empty means all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<String>,
-    /// Only these services; all, if there are none.
+    /// Only these services; empty means all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<String>,
-    /// How many requests, if it is not what the book says.
+    /// Maximum request rate; default: the rule book's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<String>,
     pub state: KeyState,
@@ -32,12 +32,12 @@ pub(crate) struct KeyJson {
     pub expires_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<Timestamp>,
-    /// When it was last used, since the server started.
+    /// Last use since the server started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_used_at: Option<Timestamp>,
 }
 
-/// Whether somebody may come in with it.
+/// State of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum KeyState {
@@ -73,26 +73,26 @@ impl KeyJson {
     }
 }
 
-/// All keys, the oldest first.
+/// All keys, oldest first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct KeysResponse {
     pub keys: Vec<KeyJson>,
 }
 
-/// A key that has ended.
+/// A revoked key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct KeyRevocation {
     #[serde(flatten)]
     pub shown: KeyJson,
-    /// What whoever ended it should know, such as that it was the last of an admin.
+    /// A warning, such as that no admin key is left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// A key that was made.
+/// A created key.
 #[derive(Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct CreateKeyResponse {
-    /// The key itself: this is the only time that it is told.
+    /// The key itself, shown only here.
     pub key: String,
     #[serde(flatten)]
     pub shown: KeyJson,

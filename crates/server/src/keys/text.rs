@@ -1,4 +1,4 @@
-//! Keys: one that was made, one that was revoked, and all of them as a table.
+//! Terminal output of API keys.
 
 use redrive_core::time::Timestamp;
 
@@ -7,25 +7,23 @@ use crate::terminal::moment::{ago, coming, moment};
 use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{plain, style};
 
-/// A key, the only time that it is shown.
 pub(crate) fn made(made: &CreateKeyResponse) -> String {
     let CreateKeyResponse { key, shown } = made;
-    let ends = shown.expires_at.map_or_else(String::new, |at| format!(" until {}", moment(at)));
+    let ends = shown.expires_at.map_or_else(String::new, |at| format!(", expires {}", moment(at)));
     format!(
-        "{} {} is a key for {}{ends}: {}\n\n{}\n\n{}\n",
+        "{} created key {} for {}{ends}: {}\n\n{}\n\n{}\n",
         style::good("✓"),
         style::bold(plain(&shown.id)),
         plain(&shown.name),
         what(shown),
         plain(key),
         style::dim(
-            "This is the only time that it is shown. Commands take it from REDRIVE_KEY or --key-file, \
-             and others send it as `Authorization: Bearer KEY`."
+            "The key is shown only once. Commands read it from REDRIVE_KEY or --key-file; other clients \
+             send it as `Authorization: Bearer KEY`."
         ),
     )
 }
 
-/// What a key may do, on what.
 fn what(shown: &KeyJson) -> String {
     let mut words = vec![shown.role.as_str().to_owned()];
     words.extend(shown.sources.iter().map(|name| format!("source {}", plain(name))));
@@ -34,32 +32,25 @@ fn what(shown: &KeyJson) -> String {
     words.join(", ")
 }
 
-/// A key that is good no more.
 pub(crate) fn revoked(shown: &KeyJson) -> String {
-    format!(
-        "{} {} ({}) is revoked: nobody comes in with it\n",
-        style::good("✓"),
-        style::bold(plain(&shown.id)),
-        plain(&shown.name)
-    )
+    format!("{} revoked {} ({})\n", style::good("✓"), style::bold(plain(&shown.id)), plain(&shown.name))
 }
 
-/// All keys.
 pub(crate) fn list(keys: &[KeyJson], now: Timestamp) -> String {
     if keys.is_empty() {
         let make = style::bold("redrive keys create NAME --role admin");
         return format!(
-            "{} there are no keys, and nobody is asked for one; {make} makes the first\n",
+            "{} no keys: authentication is off; {make} creates the first key\n",
             style::warning("!")
         );
     }
     let mut table = Table::new(&[CellAlign::Left; 6]);
-    table.head(&["KEY", "NAME", "MAY", "MADE", "STATE", "LAST USED"]);
+    table.head(&["KEY", "NAME", "ROLE", "CREATED", "STATE", "LAST USED"]);
     for key in keys {
         let state = match key.state {
             KeyState::Good => match key.expires_at {
-                Some(at) => Cell::plain(format!("good, ends {}", coming(at, now))),
-                None => Cell::plain("good".to_owned()),
+                Some(at) => Cell::plain(format!("valid, expires {}", coming(at, now))),
+                None => Cell::plain("valid".to_owned()),
             },
             KeyState::Expired => Cell::dim("expired".to_owned()),
             KeyState::Revoked => Cell::dim("revoked".to_owned()),

@@ -1,4 +1,4 @@
-//! `redrive dlq list`, `groups`, `show` and `export`: what can be read without changing anything.
+//! `redrive dlq list`, `groups`, `show` and `export`: the read-only commands.
 
 use clap::Args;
 use redrive::clock::wall_clock;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::cli::{CommandRefusal, Format, RecordArgs};
 use crate::client::address::segment;
 use crate::client::{ClientRequest, gather};
-use crate::letters::command::wish;
+use crate::letters::command::letter_request;
 use crate::letters::filter::{self, FilterKeys};
 use crate::letters::find::{self, LetterLookup, not_dead};
 use crate::letters::json::{
@@ -20,7 +20,7 @@ use crate::services::name_check;
 use crate::storage::record::RecordFolder;
 use crate::terminal::{plain, print, print_as, print_json, style, terminal_columns};
 
-/// Lists dead letters, the latest first.
+/// Lists dead letters, latest first.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -33,20 +33,20 @@ Exit code: 0 shown, 1 refused, 2 wrong use, 3 no server.")]
 pub(crate) struct DlqListArgs {
     #[command(flatten)]
     pub(crate) filter: FilterKeys,
-    /// How many
+    /// Maximum number of letters
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) limit: u32,
-    /// Goes on where an earlier list ended
+    /// Continues an earlier list
     #[arg(long, value_name = "CURSOR")]
     pub(crate) before: Option<String>,
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
     #[command(flatten)]
     pub(crate) from: RecordArgs,
 }
 
-/// Shows the causes of dead letters: how many each has, since when, and how they come over time.
+/// Shows failure groups: dead letters by cause, with counts, age and trend.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -57,14 +57,14 @@ Exit code: 0 shown, 1 refused, 2 wrong use, 3 no server.")]
 pub(crate) struct DlqGroupsArgs {
     #[command(flatten)]
     pub(crate) filter: FilterKeys,
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
     #[command(flatten)]
     pub(crate) from: RecordArgs,
 }
 
-/// Shows a dead letter with its attempts and its data.
+/// Shows a dead letter with its attempts and data.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -72,22 +72,22 @@ Examples:
   redrive dlq show 3c6ef372 --format json
   redrive dlq show 3c6ef372 --format json --form redis
 
-Exit code: 0 shown, 1 there is no such letter, 2 wrong use, 3 no server.")]
+Exit code: 0 shown, 1 not found, 2 wrong use, 3 no server.")]
 pub(crate) struct DlqShowArgs {
-    /// The letter's id, the first digits of it, or the id that it had elsewhere
+    /// The letter's id, id prefix, or original id
     #[arg(value_name = "LETTER")]
     pub(crate) letter: String,
-    /// In which form `json` has it (default: `dead_letter.form` of the rule book; with --data: envelope)
+    /// Form of the `json` output (default: `dead_letter.form` of the rule book; with --data: envelope)
     #[arg(long, value_enum)]
     pub(crate) form: Option<LetterFormat>,
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
     #[command(flatten)]
     pub(crate) from: RecordArgs,
 }
 
-/// Writes dead letters, one JSON object a line, the oldest first.
+/// Exports dead letters, one JSON object per line, oldest first.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -95,11 +95,11 @@ Examples:
   redrive dlq export --service billing --form redis
   redrive dlq export --data /var/lib/redrive | jq -r .originalEventId
 
-Exit code: 0 written, 1 refused, or it broke off, 2 wrong use, 3 no server.")]
+Exit code: 0 exported, 1 refused or incomplete, 2 wrong use, 3 no server.")]
 pub(crate) struct DlqExportArgs {
     #[command(flatten)]
     pub(crate) filter: FilterKeys,
-    /// In which form (default: `dead_letter.form` of the rule book; with --data: envelope)
+    /// Form of each letter (default: `dead_letter.form` of the rule book; with --data: envelope)
     #[arg(long, value_enum)]
     pub(crate) form: Option<LetterFormat>,
     #[command(flatten)]
@@ -111,7 +111,7 @@ impl RecordFolder<'_> {
         keys.clone().filter(self.now).map_err(CommandRefusal::of)
     }
 
-    /// Where no letter was found: whether that is since nothing goes by the service's name.
+    /// If nothing was found: whether the service exists.
     fn check_service(&self, args: &FilterKeys) -> anyhow::Result<()> {
         name_check::check_in(self.path, &*self.reader, None, args.service.as_deref())
     }
@@ -124,20 +124,20 @@ pub(crate) async fn list(args: &DlqListArgs) -> anyhow::Result<()> {
     };
     print_as(args.format, &found, || text::list(&found, now, terminal_columns()))?;
     if let Some(next) = &next {
-        let more = format!("there are more: --before {}", plain(next));
+        let more = format!("more: --before {}", plain(next));
         anstream::eprintln!("{}", style::dim(more));
     }
     Ok(())
 }
 
-/// Letters, where a next list would begin, and when all of that held.
+/// Letters, cursor of the next page, and time of the answer.
 type LetterList = (Vec<LetterJson>, Option<String>, Timestamp);
 
 async fn listed(args: &DlqListArgs) -> anyhow::Result<LetterList> {
     let mut client = args.from.server.client()?;
     let mut now = wall_clock();
     let (letters, next) = gather(args.limit, args.before.clone(), async |limit, before| {
-        let keys = wish(&args.filter, json!({ "before": before, "limit": limit }));
+        let keys = letter_request(&args.filter, json!({ "before": before, "limit": limit }));
         let found: LettersResponse;
         (found, now) = client.timed_json(&ClientRequest::find("/v1/dead-letters", &keys)).await?;
         Ok((found.dead_letters, found.next))
@@ -153,7 +153,7 @@ async fn listed_there(folder: &RecordFolder<'_>, args: &DlqListArgs) -> anyhow::
     let filter = folder.filter(&args.filter)?;
     let (letters, next) = gather(args.limit, args.before.clone(), async |rows_max, before| {
         let before = before.as_deref().map(filter::read_cursor).transpose();
-        let before = before.map_err(|problem| CommandRefusal(format!("--before is not right: {problem}")))?;
+        let before = before.map_err(|problem| CommandRefusal(format!("--before is invalid: {problem}")))?;
         let query = LetterQuery { filter: filter.clone(), before, rows_max };
         let page = crate::letters::json::letters(&folder.reader.letters(&query).map_err(CommandRefusal::of)?);
         Ok((page.dead_letters, page.next))
@@ -173,17 +173,16 @@ pub(crate) async fn groups(args: &DlqGroupsArgs) -> anyhow::Result<()> {
     print_as(args.format, &groups, || text::groups(&groups, claimed_by, now, terminal_columns()))
 }
 
-/// Causes, and what matters before the first of them is replayed.
 struct FailureGroups {
     groups: Vec<FailureGroupJson>,
-    /// The replay that a letter of the first cause belongs to.
+    /// The replay that has claimed letters of the first group.
     claimed_by: Option<u64>,
     now: Timestamp,
 }
 
 async fn grouped(args: &DlqGroupsArgs) -> anyhow::Result<FailureGroups> {
     let mut client = args.from.server.client()?;
-    let ask = ClientRequest::find("/v1/failure-groups", &wish(&args.filter, json!({})));
+    let ask = ClientRequest::find("/v1/failure-groups", &letter_request(&args.filter, json!({})));
     let (FailureGroupsResponse { groups }, now) = client.timed_json(&ask).await?;
     let Some(first) = groups.first() else {
         name_check::check(&mut client, args.filter.service.as_deref()).await?;
@@ -192,7 +191,7 @@ async fn grouped(args: &DlqGroupsArgs) -> anyhow::Result<FailureGroups> {
     let claimed_by = match args.format {
         Format::Json => None,
         Format::Text => {
-            let keys = wish(&args.filter, json!({ "fingerprint": first.fingerprint, "limit": 1 }));
+            let keys = letter_request(&args.filter, json!({ "fingerprint": first.fingerprint, "limit": 1 }));
             claim_of(&client.json(&ClientRequest::find("/v1/dead-letters", &keys)).await?)
         }
     };
@@ -222,7 +221,7 @@ fn claim_of(found: &LettersResponse) -> Option<u64> {
 }
 
 pub(crate) async fn show(args: &DlqShowArgs) -> anyhow::Result<()> {
-    // People see the whole story; programs may ask for the short one.
+    // People see the full history; programs may ask for the short form.
     let form = match args.format {
         Format::Text => Some(LetterFormat::Envelope),
         Format::Json => args.form,
@@ -254,7 +253,7 @@ async fn one(
         }
         LetterLookup::NotDead { id, state } => not_dead(id, &state),
         LetterLookup::Several(ids) => format!("{} dead letters match: {}", ids.len(), ids.join(", ")),
-        LetterLookup::Nothing => format!("there is no dead letter `{}`", plain(name)),
+        LetterLookup::Nothing => format!("no dead letter `{}`", plain(name)),
     };
     Err(CommandRefusal(problem).into())
 }
@@ -263,10 +262,10 @@ pub(crate) async fn export(args: &DlqExportArgs) -> anyhow::Result<()> {
     if let Some(folder) = &args.from.data {
         return exported_there(&RecordFolder::open(folder)?, args);
     }
-    let keys = wish(&args.filter, json!({ "form": args.form.map(LetterFormat::as_str) }));
+    let keys = letter_request(&args.filter, json!({ "form": args.form.map(LetterFormat::as_str) }));
     let mut lines =
         args.from.server.client()?.lines(&ClientRequest::find("/v1/dead-letters/export", &keys)).await?;
-    let broken = |problem| CommandRefusal(format!("the export is not complete: {problem}"));
+    let broken = |problem| CommandRefusal(format!("export incomplete: {problem}"));
     while let Some(line) = lines.next().await.map_err(broken)? {
         print(&(line + "\n"))?;
     }

@@ -1,4 +1,4 @@
-//! Many dead letters at once: deleted, taken from elsewhere, written out.
+//! Bulk operations on dead letters: purge, import, export.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,24 +33,21 @@ use crate::letters::{EXPORT_PAGE, everything};
 use crate::replays;
 use crate::replays::handlers::ChosenKeys;
 
-/// Letters that one request may bring.
+/// Per request.
 pub(crate) const IMPORT_LINES_MAX: usize = 1_000;
 
-/// The largest body of an import, if events may not be larger.
+/// Unless events may be larger.
 const IMPORT_BYTES_MAX: usize = 16 << 20;
 
-/// Problems of an import that are told; whoever mends these tries again.
 const PROBLEMS_MAX: usize = 20;
 
-/// A long purge tells this often how far it is.
-const PURGE_TOLD_EVERY: Duration = Duration::from_millis(500);
+const PURGE_PROGRESS_EVERY: Duration = Duration::from_millis(500);
 
-/// Which letters are deleted.
 pub(crate) type PurgeKeys = (FilterKeys, ChosenKeys, AgeKeys);
 
-/// Which letters are deleted. One that names nothing must say `all`.
+/// Which letters to delete. Without a filter, `all` is required.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "it describes three types that are read as one object")]
+#[expect(dead_code, reason = "describes three types that are read as one object")]
 struct PurgeRequest {
     #[serde(flatten)]
     filter: FilterKeys,
@@ -60,25 +57,24 @@ struct PurgeRequest {
     age: AgeKeys,
 }
 
-/// How old letters must be.
+/// Age of letters.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct AgeKeys {
-    /// Only letters that are at least so old, such as `30d`.
+    /// Only letters at least this old, such as `30d`.
     #[schema(pattern = "^[1-9][0-9]{0,3}(ms|s|m|h|d)$")]
     older_than: Option<String>,
-    /// The moment that a dry run looked at: what died since stays.
+    /// The time of a dry run: letters that died later are kept.
     #[schema(value_type = Option<String>, min_length = 20, format = DateTime)]
     died_until: Option<Timestamp>,
 }
 
 /// Deletes dead letters.
 ///
-/// One that takes long answers with a line of JSON now and then, each as in the schema `PurgeShown`; the last
-/// has `done`.
+/// A long purge streams its progress, one JSON line each, as in the schema `PurgeResponse`; the last has `done`.
 #[utoipa::path(
     post, path = "/v1/dead-letters/purge", operation_id = "purgeDeadLetters", tag = "dead letters",
     request_body(content = PurgeRequest, example = json!({ "service": "billing", "older_than": "7d", "dry_run": true })),
-    responses((status = 200, description = "what came of it", content(
+    responses((status = 200, description = "the result", content(
         (PurgeResponse = "application/json"),
         (String = "application/x-ndjson"),
     )))
@@ -88,7 +84,7 @@ pub(crate) async fn purge(
     caller: ApiCaller,
     JsonBody((filter, chosen, wanted)): JsonBody<PurgeKeys>,
 ) -> ApiResult {
-    // What was counted in a dry run is what is deleted: ages are those of that moment too.
+    // Deletes exactly what the dry run counted, so ages are measured at its time as well.
     let moment = wanted.died_until.map_or(app.node.now(), |at| at.min(app.node.now()));
     let mut filter = filter.filter(moment)?;
     if let Some(age) = read("older_than", wanted.older_than.as_deref(), parse_duration)? {
@@ -110,7 +106,7 @@ pub(crate) async fn purge(
         return reply::ok(&shown);
     }
     let mut steps = purging(app.node.clone(), selection, what, chosen.note, caller.by());
-    // Whether it could begin is known before anything is answered.
+    // Errors at the start are answered with their status.
     let first = match steps.recv().await {
         Some(Ok(first)) if first.done => {
             let line = serde_json::to_string(&first).expect("numbers are always JSON") + "\n";
@@ -143,7 +139,7 @@ pub(crate) async fn purge(
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], stream).into_response())
 }
 
-/// Deletes in a task of its own: whoever asked may go away, and it still ends as it was ordered.
+/// In its own task: it completes even if the caller disconnects.
 fn purging(
     owner: Node,
     selection: Selection,
@@ -158,27 +154,27 @@ fn purging(
         ..PurgeResponse::default()
     };
     tokio::spawn(async move {
-        let mut told_at = Instant::now();
+        let mut reported_at = Instant::now();
         let progress = |purged: PurgeResult| {
-            if told_at.elapsed() >= PURGE_TOLD_EVERY {
-                told_at = Instant::now();
-                // Whoever reads slowly misses some.
+            if reported_at.elapsed() >= PURGE_PROGRESS_EVERY {
+                reported_at = Instant::now();
+                // A slow reader misses progress lines.
                 let _ = sender.try_send(Ok(shown(purged)));
             }
         };
         let end = owner.purge(selection, what, note, &by, progress).await;
         let end = end.map(|purged| PurgeResponse { done: true, ..shown(purged) }).map_err(ApiError::from);
-        // Nobody waits for it any more, perhaps.
+        // The caller may have gone.
         let _ = sender.send(end).await;
     });
     receiver
 }
 
-/// Takes dead letters from elsewhere, all or none.
+/// Imports dead letters, all or none.
 #[utoipa::path(
     post, path = "/v1/dead-letters/import", operation_id = "importDeadLetters", tag = "dead letters",
-    request_body(content = String, content_type = "application/x-ndjson", description = "an envelope a line, at most 1,000 lines and 16 MiB"),
-    responses((status = 200, description = "they are here", body = ImportResponse))
+    request_body(content = String, content_type = "application/x-ndjson", description = "one envelope per line, at most 1,000 lines and 16 MiB"),
+    responses((status = 200, description = "the letters are imported", body = ImportResponse))
 )]
 pub(crate) async fn import(app: App, caller: ApiCaller, headers: HeaderMap, body: Body) -> ApiResult {
     let bytes_max = app.limits.body_bytes_max.max(IMPORT_BYTES_MAX);
@@ -189,7 +185,7 @@ pub(crate) async fn import(app: App, caller: ApiCaller, headers: HeaderMap, body
     for (place, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         match import::read(line) {
             Ok(_) if letters.len() == IMPORT_LINES_MAX => {
-                let reason = format!("has more than {IMPORT_LINES_MAX} letters: send them in parts");
+                let reason = format!("has more than {IMPORT_LINES_MAX} letters: split it");
                 return Err(ApiError::invalid("body", reason));
             }
             Ok(letter) => letters.push(letter),
@@ -199,7 +195,7 @@ pub(crate) async fn import(app: App, caller: ApiCaller, headers: HeaderMap, body
     if !problems.is_empty() {
         let message = match problems.len() {
             1 => format!("{}: nothing was imported", problems[0]),
-            count => format!("{count} lines are no dead letters: nothing was imported"),
+            count => format!("{count} lines are not valid dead letters: nothing was imported"),
         };
         problems.truncate(PROBLEMS_MAX);
         let error = ApiError::new(ApiCode::Validation, message);
@@ -217,11 +213,11 @@ pub(crate) async fn import(app: App, caller: ApiCaller, headers: HeaderMap, body
     reply::ok(&ImportResponse { imported, known })
 }
 
-/// Dead letters for other systems, a line each, the oldest first.
+/// Exports dead letters, one per line, oldest first.
 #[utoipa::path(
     get, path = "/v1/dead-letters/export", operation_id = "exportDeadLetters", tag = "dead letters",
-    params(QueryKeys<FilterKeys>, ("form" = inline(Option<LetterFormat>), Query, description = "the rule book's `dead_letter.form` for each letter unless given")),
-    responses((status = 200, description = "a line of JSON for each, as in the schema `LetterWritten`; it breaks off if the store fails", body = String, content_type = "application/x-ndjson"))
+    params(QueryKeys<FilterKeys>, ("form" = inline(Option<LetterFormat>), Query, description = "form of each letter; default: `dead_letter.form` of the rule book")),
+    responses((status = 200, description = "one JSON line per letter, as in the schema `LetterDocument`; aborted if the store fails", body = String, content_type = "application/x-ndjson"))
 )]
 pub(crate) async fn export(
     app: App,
@@ -245,7 +241,7 @@ pub(crate) async fn export(
             Ok(Some(text)) => Some((Ok(hyper::body::Frame::data(Bytes::from(text))), export)),
             Err(error) => {
                 export.is_over = true;
-                // The answer breaks off, so that nobody takes a part for the whole.
+                // Aborts the response, so that a part is not taken for the whole.
                 Some((Err(error), export))
             }
         }
@@ -254,7 +250,6 @@ pub(crate) async fn export(
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response())
 }
 
-/// An export in the making.
 struct LetterExport {
     node: Node,
     caller: ApiCaller,
@@ -265,18 +260,18 @@ struct LetterExport {
 }
 
 impl LetterExport {
-    /// The next lines; none at the end.
+    /// `None` at the end.
     async fn page(&mut self) -> Result<Option<String>, std::io::Error> {
         while !self.is_over {
-            // Whoever reads slowly may have been let in long ago.
+            // A long export must not outlive the caller's credential.
             if !self.caller.is_good(self.node.now()) {
-                return Err(std::io::Error::other("the caller would not be let in any more"));
+                return Err(std::io::Error::other("the caller's credentials have expired"));
             }
             let (selection, after) = (Arc::clone(&self.selection), self.after);
             let page = self.node.read(move |reader| reader.export(&selection, after, EXPORT_PAGE)).await;
             let page = page.map_err(|error| {
-                tracing::error!(%error, "an export breaks off");
-                std::io::Error::other("the store could not be read")
+                tracing::error!(%error, "export aborted");
+                std::io::Error::other("cannot read the store")
             })?;
             self.after = page.next;
             self.is_over = page.next.is_none();

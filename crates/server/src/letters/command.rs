@@ -19,15 +19,15 @@ use crate::letters::purge::{self, DlqPurgeArgs};
 use crate::replays::start::{self, DlqReplayArgs};
 use crate::terminal::{print, style};
 
-/// Looks at dead letters, sends them again, or does away with them.
+/// Lists, replays, edits and deletes dead letters.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A morning after:
-  redrive dlq groups                            which causes there are
-  redrive dlq show 3c6ef372                     one letter with its attempts and its data
+After an outage:
+  redrive dlq groups                            causes of dead letters
+  redrive dlq show 3c6ef372                     one letter with its attempts and data
   redrive dlq replay --fingerprint 00c0ffee00c0ffee --canary
                                                 one, then ten, then the rest
-  redrive replays                               how far they are")]
+  redrive replays                               progress of replays")]
 pub(crate) struct DlqArgs {
     #[command(subcommand)]
     pub(crate) what: DlqCommand,
@@ -60,16 +60,15 @@ pub(crate) async fn run(args: &DlqArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// A request on the letters that a filter finds, with its other keys.
-pub(crate) fn wish(filter: &FilterKeys, others: Value) -> Value {
-    let mut wish = filter.keys();
+pub(crate) fn letter_request(filter: &FilterKeys, others: Value) -> Value {
+    let mut letter_request = filter.keys();
     if let Value::Object(others) = others {
-        wish.extend(others);
+        letter_request.extend(others);
     }
-    Value::Object(wish)
+    Value::Object(letter_request)
 }
 
-/// Gives up a dead letter; those that it holds go on.
+/// Discards a dead letter; deliveries behind it in its session resume.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -77,10 +76,10 @@ Examples:
 
 Exit code: 0 skipped, 1 refused, 2 wrong use, 3 no server.")]
 pub(crate) struct DlqSkipArgs {
-    /// The letter's id, the first digits of it, or the id that it had elsewhere
+    /// The letter's id, id prefix, or original id
     #[arg(value_name = "LETTER")]
     pub(crate) letter: String,
-    /// Why, for the record
+    /// The reason, for the audit log
     #[arg(long)]
     pub(crate) note: Option<String>,
     #[command(flatten)]
@@ -94,8 +93,8 @@ pub(crate) async fn skip(args: &DlqSkipArgs) -> anyhow::Result<()> {
     let id = style::bold(short_id(&skipped.id));
     let released = match skipped.released {
         0 => String::new(),
-        1 => ": the one behind it goes on".to_owned(),
-        count => format!(": {} behind it go on", counted(count, "delivery")),
+        1 => ": 1 delivery behind it resumes".to_owned(),
+        count => format!(": {} behind it resume", counted(count, "delivery")),
     };
-    print(&format!("{} letter {id} is skipped{released}\n", style::good("✓")))
+    print(&format!("{} skipped letter {id}{released}\n", style::good("✓")))
 }

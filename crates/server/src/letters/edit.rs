@@ -1,4 +1,4 @@
-//! `redrive dlq edit`: a dead letter is sent with other data, typed, from a file, or from an editor.
+//! `redrive dlq edit`: resends a dead letter with new data, from an argument, a file or an editor.
 
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -23,7 +23,7 @@ use crate::events::send::DATA_BYTES_MAX;
 use crate::letters::json::EditResponse;
 use crate::terminal::{next_steps, plain, print_as, style};
 
-/// Sends a dead letter with other data, as an event of its own that takes its place.
+/// Resends a dead letter with new data, as a new event in its place.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Without --data and --file, $VISUAL or $EDITOR opens the data.
@@ -31,11 +31,11 @@ Without --data and --file, $VISUAL or $EDITOR opens the data.
 Examples:
   redrive dlq edit 3c6ef372
   redrive dlq edit 3c6ef372 --data '{\"total\": 12}' --note 'the total was missing'
-  redrive dlq edit 3c6ef372 --file mended.json
+  redrive dlq edit 3c6ef372 --file fixed.json
 
-Exit code: 0 sent, 1 refused, or nothing was changed, 2 wrong use, 3 no server.")]
+Exit code: 0 sent, 1 refused or unchanged, 2 wrong use, 3 no server.")]
 pub(crate) struct DlqEditArgs {
-    /// The letter's id, the first digits of it, or the id that it had elsewhere
+    /// The letter's id, id prefix, or original id
     #[arg(value_name = "LETTER")]
     pub(crate) letter: String,
     /// The new data
@@ -44,13 +44,13 @@ pub(crate) struct DlqEditArgs {
     /// Reads the new data from a file; `-` is standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// What the new data are, if not what the old ones were
+    /// Content type of the new data (default: unchanged)
     #[arg(long, value_name = "TYPE")]
     pub(crate) content_type: Option<String>,
-    /// Why, for the record
+    /// The reason, for the audit log
     #[arg(long)]
     pub(crate) note: Option<String>,
-    /// How to print what came of it
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
     #[command(flatten)]
@@ -65,16 +65,15 @@ pub(crate) async fn run(args: &DlqEditArgs) -> anyhow::Result<()> {
     let old = LetterPayload::of(&letter.original_message)?;
     let new = new_data(args, &old)?;
     let body = body(args, &old, &new)?;
-    // By the id that a repetition is known by: the answer may get lost.
+    // By the canonical id, which identifies a repeated edit after a lost answer.
     let path = path(id.as_deref().unwrap_or(&args.letter));
     let ask = ClientRequest::post(format!("{path}/edit"), "application/json", body);
     let edited: EditResponse = client.json(&ask).await?;
     print_as(args.format, &edited, || ending(&edited))
 }
 
-/// What a letter carries.
 struct LetterPayload {
-    /// As people edit it.
+    /// For editing.
     text: Vec<u8>,
     is_json: bool,
 }
@@ -86,14 +85,13 @@ impl LetterPayload {
         let text = match (event.get("data"), event["data_base64"].as_str()) {
             (Some(Value::String(text)), _) if !is_json => text.clone().into_bytes(),
             (Some(data), _) => (serde_json::to_string_pretty(data)? + "\n").into_bytes(),
-            (None, Some(base64)) => STANDARD.decode(base64).context("the server sent what is no base64")?,
+            (None, Some(base64)) => STANDARD.decode(base64).context("invalid base64 from the server")?,
             (None, None) => Vec::new(),
         };
         Ok(Self { text, is_json })
     }
 }
 
-/// The new data, from wherever they are.
 fn new_data(args: &DlqEditArgs, old: &LetterPayload) -> anyhow::Result<Vec<u8>> {
     match (&args.data, &args.file) {
         (Some(data), _) => Ok(data.clone().into_bytes()),
@@ -101,36 +99,33 @@ fn new_data(args: &DlqEditArgs, old: &LetterPayload) -> anyhow::Result<Vec<u8>> 
         (None, None) => {
             let new = in_editor(old)?;
             if new == old.text {
-                return Err(
-                    CommandRefusal("nothing was changed: the letter stays as it is".to_owned()).into()
-                );
+                return Err(CommandRefusal("no change: the letter stays as it is".to_owned()).into());
             }
             Ok(new)
         }
     }
 }
 
-/// Lets a person change the data in an editor of their own.
 fn in_editor(old: &LetterPayload) -> anyhow::Result<Vec<u8>> {
     let editor = ["VISUAL", "EDITOR"].into_iter().filter_map(|name| std::env::var(name).ok());
     let Some(editor) = editor.into_iter().find(|editor| !editor.trim().is_empty()) else {
-        let text = "no editor is known: set $EDITOR, or give the new data with --data or --file";
+        let text = "no editor: set $EDITOR, or pass the new data with --data or --file";
         return Err(CommandRefusal(text.to_owned()).into());
     };
     let draft = LetterDraft::new(old)?;
-    // An editor may be a command with arguments, which a shell takes apart.
+    // `$EDITOR` may contain arguments, so a shell parses it.
     let status = Command::new("sh")
         .args(["-c", &format!("{editor} \"$1\""), "redrive"])
         .arg(&draft.path)
         .status()
-        .with_context(|| format!("could not start {editor}"))?;
+        .with_context(|| format!("cannot start {editor}"))?;
     if !status.success() {
-        return Err(CommandRefusal(format!("the editor ended with {status}: nothing was sent")).into());
+        return Err(CommandRefusal(format!("the editor exited with {status}: nothing was sent")).into());
     }
-    std::fs::read(&draft.path).with_context(|| format!("could not read {}", draft.path.display()))
+    std::fs::read(&draft.path).with_context(|| format!("cannot read {}", draft.path.display()))
 }
 
-/// A file that only we can read, and that goes away again.
+/// A private temporary file, removed on drop.
 struct LetterDraft {
     path: PathBuf,
 }
@@ -143,21 +138,21 @@ impl LetterDraft {
         let shown = path.display().to_string();
         let mut options = std::fs::OpenOptions::new();
         let file = options.write(true).create_new(true).mode(0o600).open(&path);
-        let mut file = file.with_context(|| format!("could not create {shown}"))?;
+        let mut file = file.with_context(|| format!("cannot create {shown}"))?;
         let draft = Self { path };
-        file.write_all(&old.text).with_context(|| format!("could not write {shown}"))?;
+        file.write_all(&old.text).with_context(|| format!("cannot write {shown}"))?;
         Ok(draft)
     }
 }
 
 impl Drop for LetterDraft {
     fn drop(&mut self) {
-        // An editor may have moved it away; then there is nothing to remove.
+        // The editor may have moved it.
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-/// The request: JSON as it was typed, anything else as base64.
+/// JSON data as typed, anything else as base64.
 #[derive(Default, Serialize)]
 struct LetterEdit<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -183,7 +178,9 @@ fn body(args: &DlqEditArgs, old: &LetterPayload, new: &[u8]) -> anyhow::Result<V
     }
     let raw: &RawValue = serde_json::from_slice(new).map_err(|error| {
         let shown = plain(String::from_utf8_lossy(new).lines().next().unwrap_or_default());
-        CommandRefusal(format!("the new data are no JSON: {error}\n  they begin: {shown}\n  say what they are with --content-type"))
+        CommandRefusal(format!(
+            "new data is not valid JSON: {error}\n  received: {shown}\n  set its type with --content-type"
+        ))
     })?;
     body.data = Some(raw);
     Ok(serde_json::to_vec(&body)?)
@@ -191,12 +188,12 @@ fn body(args: &DlqEditArgs, old: &LetterPayload, new: &[u8]) -> anyhow::Result<V
 
 fn ending(edited: &EditResponse) -> String {
     let mut out = format!(
-        "{} letter {} is superseded: the event {} takes its place\n",
+        "{} replaced letter {} by event {}\n",
         style::good("✓"),
         style::bold(short_id(&edited.supersedes)),
         style::bold(plain(&edited.event_id))
     );
     let show = format!("redrive show {}", plain(&edited.receipt));
-    out.push_str(&next_steps(&[(show, "shows what becomes of it")]));
+    out.push_str(&next_steps(&[(show, "shows its deliveries")]));
     out
 }

@@ -1,4 +1,4 @@
-//! Which letters are meant: from the keys that every question for letters takes, and back into words.
+//! Filters of dead letters: API and command-line keys, and their description in words.
 
 use clap::Args;
 use redrive_core::book::pattern::EventPattern;
@@ -14,8 +14,7 @@ use utoipa::ToSchema;
 
 use crate::api::request::{WrongField, read};
 
-/// Which letters are meant; what is left out does not matter. The keys of queries and bodies, and the arguments
-/// of commands.
+/// Filter of dead letters: query and body keys, and command arguments.
 #[derive(Clone, Debug, Default, Args, Serialize, Deserialize, ToSchema)]
 #[command(next_help_heading = "Which letters")]
 #[serde(deny_unknown_fields)]
@@ -28,19 +27,19 @@ pub(crate) struct FilterKeys {
     #[arg(long)]
     #[schema(min_length = 1)]
     pub(crate) channel: Option<String>,
-    /// Of the dead-letter queue with this name, as `dead_letter.name` of the rule book gives it
+    /// Of the dead-letter queue with this name (`dead_letter.name` in the rule book)
     #[arg(long, value_name = "QUEUE")]
     #[schema(min_length = 1)]
     pub(crate) name: Option<String>,
-    /// Of the row of the rule book with this id, as `redrive dlq show` tells it
+    /// Of the rule-book row with this id, as `redrive dlq show` shows it
     #[arg(long, value_name = "ID")]
     #[schema(min_length = 1)]
     pub(crate) subscription: Option<String>,
-    /// That failed in this way: transient, rate-limited, permanent, invalid, fatal, unknown or internal
+    /// Of this failure category: transient, rate-limited, permanent, invalid, fatal, unknown or internal
     #[arg(long)]
     #[schema(inline, value_type = Option<Category>)]
     pub(crate) category: Option<String>,
-    /// Given up for this reason, or whose last failure had this code
+    /// With this reason code or last failure code
     #[arg(long)]
     #[schema(min_length = 1)]
     pub(crate) code: Option<String>,
@@ -48,7 +47,7 @@ pub(crate) struct FilterKeys {
     #[arg(long, visible_alias = "group", value_name = "GROUP")]
     #[schema(pattern = "^[0-9a-f]{16}$")]
     pub(crate) fingerprint: Option<String>,
-    /// Of events of this type, or that a pattern such as `orders.*` claims
+    /// With events of this type, or matching a pattern such as `orders.*`
     #[arg(long = "type", value_name = "TYPE")]
     #[serde(rename = "type")]
     #[schema(max_length = 256, pattern = "^[A-Za-z0-9_:/-]+(\\.[A-Za-z0-9_:/-]+){0,30}(\\.\\*)?$")]
@@ -65,22 +64,21 @@ pub(crate) struct FilterKeys {
     #[arg(long)]
     #[schema(inline, value_type = Option<Tier>)]
     pub(crate) tier: Option<String>,
-    /// That died then or later: a time, or a span ago such as 2h
+    /// Died at or after: a time, or an age such as 2h
     #[arg(long, value_name = "TIME")]
     #[schema(min_length = 1)]
     pub(crate) from: Option<String>,
-    /// That died before: a time, or a span ago
+    /// Died before: a time, or an age
     #[arg(long, value_name = "TIME")]
     #[schema(min_length = 1)]
     pub(crate) until: Option<String>,
-    /// With this text in the message or the event; within a group or a time only
+    /// With this text in the message or the event; requires a group or a time
     #[arg(long)]
     #[schema(min_length = 1)]
     pub(crate) text: Option<String>,
 }
 
 impl FilterKeys {
-    /// What it says, at that time.
     pub(crate) fn filter(self, now: Timestamp) -> Result<LetterFilter, WrongField> {
         let filter = LetterFilter {
             category: read("category", self.category.as_deref(), category)?,
@@ -102,14 +100,13 @@ impl FilterKeys {
         };
         let is_bounded = filter.fingerprint.is_some() || filter.from.is_some() || filter.until.is_some();
         if filter.text.is_some() && !is_bounded {
-            let reason =
-                "is looked for within a failure group or a time only: add `fingerprint`, `from` or `until`";
+            let reason = "requires a failure group or a time: add `fingerprint`, `from` or `until`";
             return Err(WrongField::new("text", reason));
         }
         Ok(split(filter))
     }
 
-    /// What is said, as the API takes it.
+    /// The keys as the API takes them.
     pub(crate) fn keys(&self) -> Map<String, Value> {
         let keys = serde_json::to_value(self).expect("texts are JSON");
         let keys = keys.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
@@ -117,7 +114,7 @@ impl FilterKeys {
     }
 }
 
-/// `billing/email` means the channel of the service.
+/// Splits `service/channel`.
 fn split(filter: LetterFilter) -> LetterFilter {
     let name = filter.service.as_deref().and_then(|name| name.split_once('/'));
     match (name, &filter.channel) {
@@ -129,7 +126,6 @@ fn split(filter: LetterFilter) -> LetterFilter {
     }
 }
 
-/// Whether it says nothing at all.
 pub(crate) fn is_empty(filter: &LetterFilter) -> bool {
     *filter == LetterFilter::default()
 }
@@ -137,7 +133,7 @@ pub(crate) fn is_empty(filter: &LetterFilter) -> bool {
 fn category(word: &str) -> Result<Category, String> {
     Category::from_word(word).ok_or_else(|| {
         let known: Vec<&str> = Category::ALL.into_iter().map(Category::as_str).collect();
-        format!("it is none of {}", known.join(", "))
+        format!("expected one of {}", known.join(", "))
     })
 }
 
@@ -145,32 +141,30 @@ fn tier(word: &str) -> Result<Tier, &'static str> {
     match word {
         "dead" => Ok(Tier::Dead),
         "poison" => Ok(Tier::Poison),
-        _ => Err("it is neither dead nor poison"),
+        _ => Err("expected dead or poison"),
     }
 }
 
-/// A point in time, or how long ago it was.
+/// A time, or an age.
 pub(crate) fn time(text: &str, now: Timestamp) -> Result<Timestamp, String> {
     if let Ok(at) = text.parse() {
         return Ok(at);
     }
     parse_duration(text).map(|span| now - span).map_err(|error| match error {
         InvalidQuantity::TooLong { .. } | InvalidQuantity::IsoDuration { .. } => error.to_string(),
-        _ => format!("{text:?} is neither a time such as 2026-01-31T12:00:00Z nor a span such as 2h"),
+        _ => format!("expected a time such as 2026-01-31T12:00:00Z or an age such as 2h, got {text:?}"),
     })
 }
 
-/// What a list goes on with, as text that means nothing to anybody else.
+/// An opaque cursor.
 pub(crate) fn cursor(number: LetterNumber) -> String {
     format!("{:x}", number.0)
 }
 
-/// Where a list goes on.
 pub(crate) fn read_cursor(text: &str) -> Result<LetterNumber, &'static str> {
-    u64::from_str_radix(text, 16).map(LetterNumber).map_err(|_| "it is no `next` of an earlier answer")
+    u64::from_str_radix(text, 16).map(LetterNumber).map_err(|_| "not a cursor of an earlier answer")
 }
 
-/// The filter in words.
 pub(crate) fn describe(filter: &LetterFilter) -> String {
     let LetterFilter { service, channel, subscription, category, code, fingerprint, event_type, .. } = filter;
     let LetterFilter { name, session, correlation_id, tier, from, until, text, .. } = filter;
@@ -207,7 +201,7 @@ mod tests {
         "2026-01-31T12:00:00Z".parse().expect("a time")
     }
 
-    fn told(query: &str) -> Result<String, String> {
+    fn filter_words(query: &str) -> Result<String, String> {
         let keys = of_query::<FilterKeys>(Some(query));
         let filter = keys.and_then(|keys| keys.filter(now())).map_err(|wrong| wrong.to_string())?;
         Ok(describe(&filter))
@@ -215,7 +209,7 @@ mod tests {
 
     #[test]
     fn filters_are_read_and_told() {
-        let text = "`text` is looked for within a failure group or a time only: add `fingerprint`, `from` or `until`";
+        let text = "`text` requires a failure group or a time: add `fingerprint`, `from` or `until`";
         #[rustfmt::skip]
         let cases = [
             ("nothing",            "",                                          Ok("all dead letters")),
@@ -231,12 +225,16 @@ mod tests {
             ("no such key",        "sevice=billing",                            Err("`sevice` is not known here")),
             ("twice",              "code=A&code=B",                             Err("`code` stands twice")),
             ("empty",              "code=",                                     Err("`code` is empty")),
-            ("no tier",            "tier=gone",                                 Err("`tier` is not right: it is neither dead nor poison")),
-            ("no time",            "from=soon",                                 Err("`from` is not right: \"soon\" is neither a time such as 2026-01-31T12:00:00Z nor a span such as 2h")),
-            ("no group",           "fingerprint=xyz",                           Err("`fingerprint` is not right: \"xyz\" is no fingerprint: it takes 16 hexadecimal digits")),
+            ("no tier",            "tier=gone",                                 Err("`tier` is not right: expected dead or poison")),
+            ("no time",            "from=soon",                                 Err("`from` is not right: expected a time such as 2026-01-31T12:00:00Z or an age such as 2h, got \"soon\"")),
+            ("no group",           "fingerprint=xyz",                           Err("`fingerprint` is not right: \"xyz\" is not a fingerprint: expected 16 hexadecimal digits")),
         ];
         for (name, query, expected) in cases {
-            assert_eq!(told(query), expected.map(ToOwned::to_owned).map_err(ToOwned::to_owned), "{name}");
+            assert_eq!(
+                filter_words(query),
+                expected.map(ToOwned::to_owned).map_err(ToOwned::to_owned),
+                "{name}"
+            );
         }
     }
 
@@ -252,7 +250,7 @@ mod tests {
             _ => "word",
         };
         let query: Vec<String> = keys.iter().map(|key| format!("{key}={}", value(key))).collect();
-        let words = told(&query.join("&")).expect("every key that is described is taken");
+        let words = filter_words(&query.join("&")).expect("every key that is described is taken");
         assert_eq!(words.matches(", ").count() + 1, keys.len(), "{words}");
     }
 

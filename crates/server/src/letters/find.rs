@@ -1,26 +1,26 @@
-//! The one letter that goes by a name: its id, the first digits of it, or the id that it had elsewhere.
+//! Looks up one letter by id, id prefix or original id.
 
 use redrive_core::ids::{DeliveryId, IdPrefix};
 use redrive_node::store::letter::{LetterKey, LetterView};
 use redrive_node::store::{DeliveryState, DeliveryView, LetterClosure, StoreError, StoreReader};
 
-/// Letters that may begin with the same digits before it is no use to list them.
+/// Letters listed for an ambiguous prefix.
 const CANDIDATES_MAX: usize = 20;
 
-/// What goes by a name.
 #[derive(Debug)]
 pub(crate) enum LetterLookup {
-    /// A letter, with its data and its story.
     Letter(Box<LetterView>),
-    /// Deliveries begin so, and this one at least is not dead.
-    NotDead { id: DeliveryId, state: DeliveryState },
-    /// Several letters begin so, or had that id elsewhere.
+    /// The prefix matches deliveries, none of them dead.
+    NotDead {
+        id: DeliveryId,
+        state: DeliveryState,
+    },
+    /// Several letters match the prefix or original id.
     Several(Vec<String>),
-    /// Nothing.
     Nothing,
 }
 
-/// Finds a letter among those of the services that may be seen; others are not there.
+/// Letters of hidden services are not found.
 pub(crate) fn letter(
     reader: &dyn StoreReader,
     name: &str,
@@ -52,24 +52,23 @@ pub(crate) fn letter(
         ([], Some(other)) => Ok(LetterLookup::NotDead { id: other.id, state: other.state.clone() }),
         ([id], _) => match reader.letter(&LetterKey::Delivery(*id))? {
             Some(view) => Ok(LetterLookup::Letter(Box::new(view))),
-            // Somebody was quicker.
+            // Removed meanwhile.
             None => Ok(LetterLookup::Nothing),
         },
         (several, _) => Ok(LetterLookup::Several(several.iter().map(ToString::to_string).collect())),
     }
 }
 
-/// Why there is no such letter, in words.
 pub(crate) fn not_dead(id: DeliveryId, state: &DeliveryState) -> String {
     let word = match state {
         DeliveryState::Delivered { .. } => "is delivered",
         DeliveryState::Closed { how: LetterClosure::Skipped, .. } => "was skipped",
         DeliveryState::Closed { how: LetterClosure::Purged, .. } => "was purged",
         DeliveryState::Closed { how: LetterClosure::Superseded { by }, .. } => {
-            return format!("the delivery {id} was sent with other data, as the event with the receipt {by}");
+            return format!("the delivery {id} was edited and resent, as the event with the receipt {by}");
         }
-        DeliveryState::Ready | DeliveryState::Due { .. } | DeliveryState::Behind => "is still on its way",
+        DeliveryState::Ready | DeliveryState::Due { .. } | DeliveryState::Behind => "is still pending",
         DeliveryState::Dead { .. } => "is dead",
     };
-    format!("the delivery {id} {word}: it is no dead letter")
+    format!("the delivery {id} {word}: it is not a dead letter")
 }

@@ -1,4 +1,4 @@
-//! Dead letters one by one: lists, envelopes, and what may be done to a single one.
+//! Handlers for single dead letters: list, show, discard, edit.
 
 use axum::body::Body;
 use axum::http::header::CONTENT_LOCATION;
@@ -31,32 +31,31 @@ use crate::letters::json::{
 };
 use crate::letters::{GROUPS_MAX, refusal};
 
-/// Sessions in one answer, those held for longest first.
+/// The longest blocked first.
 const SESSIONS_MAX: usize = 1_000;
 
-/// What an edit may say beside the data.
+/// Room of an edit request besides its data.
 const EDIT_BYTES_BESIDE: usize = 64 << 10;
 
-/// Where a list of letters goes on.
+/// Position in a list of letters.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct CursorKeys {
-    /// the `next` of an earlier answer
+    /// The `next` of an earlier answer
     #[schema(pattern = "^[0-9a-f]{1,16}$")]
     before: Option<String>,
 }
 
-/// How a letter is written.
 #[derive(Deserialize)]
 pub(crate) struct FormKeys {
     pub(crate) form: Option<LetterFormat>,
 }
 
-/// Dead letters, the latest first.
+/// Dead letters, latest first.
 #[utoipa::path(
     get, path = "/v1/dead-letters", operation_id = "deadLetters", tag = "dead letters",
     params(QueryKeys<FilterKeys>, QueryKeys<PageQuery>, QueryKeys<CursorKeys>),
     responses((
-        status = 200, description = "a part of them; one may be short and still not be the last", body = LettersResponse,
+        status = 200, description = "a page of letters; it may be short and not the last", body = LettersResponse,
         links(
             ("envelope" = (operation_id = "deadLetter", parameters(("id" = "$response.body#/dead_letters/0/id")))),
             ("skip" = (operation_id = "skipDeadLetter", parameters(("id" = "$response.body#/dead_letters/0/id")))),
@@ -77,11 +76,11 @@ pub(crate) async fn list(
     reply::ok(&json::letters(&page))
 }
 
-/// The causes that dead letters have in common, the most frequent first.
+/// Failure groups: causes of dead letters, the most frequent first.
 #[utoipa::path(
     get, path = "/v1/failure-groups", operation_id = "failureGroups", tag = "dead letters",
     params(QueryKeys<FilterKeys>),
-    responses((status = 200, description = "500 of them at most", body = FailureGroupsResponse))
+    responses((status = 200, description = "at most 500 groups", body = FailureGroupsResponse))
 )]
 pub(crate) async fn groups(app: App, caller: ApiCaller, Query(filter): Query<FilterKeys>) -> ApiResult {
     let now = app.node.now();
@@ -91,10 +90,10 @@ pub(crate) async fn groups(app: App, caller: ApiCaller, Query(filter): Query<Fil
     reply::ok(&FailureGroupsResponse { groups: groups.iter().map(json::group).collect() })
 }
 
-/// Sessions that a dead letter holds, those held for longest first.
+/// Sessions blocked by a dead letter, the longest first.
 #[utoipa::path(
     get, path = "/v1/held-sessions", operation_id = "heldSessions", tag = "dead letters",
-    responses((status = 200, description = "1,000 of them at most", body = HeldSessionsResponse))
+    responses((status = 200, description = "at most 1,000 sessions", body = HeldSessionsResponse))
 )]
 pub(crate) async fn held_sessions(app: App) -> ApiResult {
     let held = app.node.read(|reader| reader.held_sessions(SESSIONS_MAX)).await?;
@@ -102,7 +101,6 @@ pub(crate) async fn held_sessions(app: App) -> ApiResult {
     reply::ok(&HeldSessionsResponse { held_sessions })
 }
 
-/// The letter that goes by that name, with its data and its story.
 pub(crate) async fn named(app: &App, caller: &ApiCaller, name: &str) -> Result<LetterView, ApiError> {
     match find(app, caller, name).await? {
         LetterLookup::Letter(view) => Ok(*view),
@@ -110,20 +108,19 @@ pub(crate) async fn named(app: &App, caller: &ApiCaller, name: &str) -> Result<L
     }
 }
 
-/// What goes by that name, as far as the caller may see it.
 async fn find(app: &App, caller: &ApiCaller, name: &str) -> Result<LetterLookup, ApiError> {
     let (asked, caller) = (name.to_owned(), caller.clone());
     let sees = move |service: &str| caller.sees(service);
     Ok(app.node.read(move |reader| crate::letters::find::letter(reader, &asked, sees)).await?)
 }
 
-/// A dead letter for other systems.
+/// A dead letter as an envelope.
 #[utoipa::path(
     get, path = "/v1/dead-letters/{id}", operation_id = "deadLetter", tag = "dead letters",
-    params(("id" = String, Path, description = "the id, the first digits of it, or the id that it had elsewhere"), ("form" = inline(Option<LetterFormat>), Query, description = "the rule book's `dead_letter.form` for the letter unless given")),
+    params(("id" = String, Path, description = "letter id, id prefix, or original id"), ("form" = inline(Option<LetterFormat>), Query, description = "form of the letter; default: `dead_letter.form` of the rule book")),
     responses((
         status = 200, description = "the letter", body = LetterDocument,
-        headers(("Content-Location" = String, description = "the address that it is known by even when it is a letter no more"))
+        headers(("Content-Location" = String, description = "canonical address, valid even after the letter is resolved"))
     ))
 )]
 pub(crate) async fn one(
@@ -135,18 +132,18 @@ pub(crate) async fn one(
     let letter = named(&app, &caller, &name).await?;
     let form = form.unwrap_or_else(|| json::form_by(&app.node.book(), &letter));
     let mut response = reply::json(StatusCode::OK, &json::written(&letter, form));
-    // Of the names that it goes by, this one is still known once it is a letter no more.
+    // The canonical id still works after the letter is gone.
     let own = HeaderValue::try_from(format!("/v1/dead-letters/{}", letter.delivery.id));
     response.headers_mut().insert(CONTENT_LOCATION, own.expect("an id is digits"));
     Ok(response)
 }
 
-/// Gives a dead letter up; those that wait behind it go on.
+/// Discards a dead letter; deliveries behind it in its session resume.
 #[utoipa::path(
     post, path = "/v1/dead-letters/{id}/skip", operation_id = "skipDeadLetter", tag = "dead letters",
-    params(("id" = String, Path, description = "the id, the first digits of it, or the id that it had elsewhere")),
+    params(("id" = String, Path, description = "letter id, id prefix, or original id")),
     request_body = NoteRequest,
-    responses((status = 200, description = "it is given up", body = SkipResponse))
+    responses((status = 200, description = "the letter is discarded", body = SkipResponse))
 )]
 pub(crate) async fn skip(
     app: App,
@@ -159,28 +156,28 @@ pub(crate) async fn skip(
     reply::ok(&SkipResponse { id: letter.delivery.id.to_string(), released })
 }
 
-/// What a letter is changed into: `data` or `data_base64`.
+/// The new content of a letter: `data` or `data_base64`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "an object")]
 struct EditRequest {
-    /// Any JSON; a text if the event's data are no JSON.
+    /// Any JSON; a string if the event's data is not JSON.
     #[schema(value_type = Option<serde_json::Value>)]
     data: Option<Box<RawValue>>,
     data_base64: Option<String>,
-    /// What the data are from now on.
+    /// The new content type.
     content_type: Option<String>,
-    /// For the audit.
+    /// The reason, for the audit log.
     #[serde(default, deserialize_with = "note")]
     #[schema(max_length = 1000)]
     note: Option<String>,
 }
 
-/// Sends a dead letter with other data, in its place. The same edit again is answered alike.
+/// Resends a dead letter with new data, in its place. Idempotent.
 #[utoipa::path(
     post, path = "/v1/dead-letters/{id}/edit", operation_id = "editDeadLetter", tag = "dead letters",
-    params(("id" = String, Path, description = "the id, the first digits of it, or the id that it had elsewhere")),
+    params(("id" = String, Path, description = "letter id, id prefix, or original id")),
     request_body(content = EditRequest, example = json!({ "data": { "id": 42 }, "note": "the id was missing" })),
-    responses((status = 200, description = "the event that takes its place", body = EditResponse))
+    responses((status = 200, description = "the event that replaces it", body = EditResponse))
 )]
 pub(crate) async fn edit(
     app: App,
@@ -189,11 +186,11 @@ pub(crate) async fn edit(
     headers: HeaderMap,
     body: Body,
 ) -> ApiResult {
-    // Data of the largest size take more as base64, or with every quote escaped.
+    // Base64 or escaping enlarges the data.
     let bytes_max = app.limits.body_bytes_max.saturating_mul(2).saturating_add(EDIT_BYTES_BESIDE);
     let body = body::read_up_to(&app, &headers, body, bytes_max).await?;
     let wanted: EditRequest = serde_json::from_slice(&body)
-        .map_err(|error| ApiError::invalid("body", format!("is not {{\"data\": …}}: {error}")))?;
+        .map_err(|error| ApiError::invalid("body", format!("expected {{\"data\": …}}: {error}")))?;
     let letter = match find(&app, &caller, &name).await? {
         LetterLookup::Letter(letter) => *letter,
         LetterLookup::NotDead { id, state: state @ DeliveryState::Closed { .. } } => {
@@ -212,7 +209,7 @@ pub(crate) async fn edit(
     match app.node.edit(supersedes, event, wanted.note.clone(), &caller.by()).await {
         Ok((receipt, delivery)) => Ok(answer(event_id, receipt, delivery, supersedes)),
         Err(error @ LetterCommandError::Refused(CommandRefusal::NoSuchLetter(_))) => {
-            // Somebody was quicker, perhaps with the very same edit.
+            // Resolved meanwhile, perhaps by the same edit.
             edited_before(&app, supersedes, &wanted).await?.ok_or_else(|| error.into())
         }
         Err(error) => Err(error.into()),
@@ -229,8 +226,7 @@ fn answer(event_id: String, receipt: Receipt, delivery: DeliveryId, supersedes: 
     reply::json(StatusCode::OK, &edited)
 }
 
-/// The answer to an edit that was carried out already: whoever did not get it asks again. None if the letter
-/// was done with in another way, or with other data.
+/// Makes edits idempotent; `None` if the letter was resolved otherwise or with other data.
 async fn edited_before(
     app: &App,
     letter: DeliveryId,
@@ -257,39 +253,37 @@ async fn edited_before(
     Ok(delivery.map(|delivery| answer(new.event.id.to_string(), new.receipt, delivery.id, letter)))
 }
 
-/// An event is not sent where nobody would take it.
+/// Refuses an edit whose event no rule would match.
 fn check_wanted(app: &App, letter: &LetterView) -> Result<(), ApiError> {
     let to = (letter.delivery.queue.clone(), letter.delivery.event_type.clone());
     let survey = SelectionSurvey { letters: 1, by_type: [(to, 1)].into(), ..SelectionSurvey::default() };
     app.node.check_wanted(&survey, None).map_err(|error| refusal::unwanted(&error))
 }
 
-/// The old event with other data and an id of its own.
 fn edited(letter: DeliveryId, old: &Event, wanted: &EditRequest) -> Result<Event, ApiError> {
     let (content_type, data) = new_data(old, wanted)?;
     if data == old.data && content_type == old.content_type {
-        return Err(ApiError::invalid("data", "are what they were: replay the letter instead"));
+        return Err(ApiError::invalid("data", "is unchanged: replay the letter instead"));
     }
     let id = edited_id(letter, &old.id, content_type.as_ref(), &data);
     Ok(Event { id, content_type, data, ..old.clone() })
 }
 
-/// The same for the same edit of the same letter, so that one which comes again is known.
+/// Derived from letter and content, so that a repeated edit has the same id.
 fn edited_id(letter: DeliveryId, old: &EventId, content_type: Option<&ContentType>, data: &[u8]) -> EventId {
     let content_type = content_type.map_or("", ContentType::as_str);
     let mut whole = letter.0.to_be_bytes().to_vec();
     whole.extend(content_type.as_bytes());
-    // Content types are text: no other two parts read the same.
+    // Separator: content types cannot contain it.
     whole.push(0);
     whole.extend(data);
     let suffix = format!("#edit-{:016x}", hash::stable_64(&whole, 0));
     let room = limits::EVENT_ID_BYTES_MAX - suffix.len();
     let old = old.as_str();
     let id = format!("{}{suffix}", &old[..old.floor_char_boundary(room)]);
-    EventId::new(&id).expect("an id that was taken, digits and letters, and short enough")
+    EventId::new(&id).expect("an accepted id plus digits and letters, short enough")
 }
 
-/// What the new event carries.
 fn new_data(old: &Event, wanted: &EditRequest) -> Result<(Option<ContentType>, Bytes), ApiError> {
     let content_type = match &wanted.content_type {
         None => old.content_type.clone(),
@@ -302,23 +296,25 @@ fn new_data(old: &Event, wanted: &EditRequest) -> Result<(Option<ContentType>, B
         (None, Some(text)) => STANDARD
             .decode(text)
             .map(Bytes::from)
-            .map_err(|error| ApiError::invalid("data_base64", format!("is no base64: {error}")))?,
-        (None, None) => return Err(ApiError::invalid("data", "is missing: say what the event should carry")),
+            .map_err(|error| ApiError::invalid("data_base64", format!("is not valid base64: {error}")))?,
+        (None, None) => return Err(ApiError::invalid("data", "is missing: give the new data")),
         (Some(_), Some(_)) => {
-            return Err(ApiError::invalid("data_base64", "stands beside `data`: one will do"));
+            return Err(ApiError::invalid("data_base64", "conflicts with `data`: use one of the two"));
         }
     };
     Ok((content_type, data))
 }
 
-/// JSON as it stands; a text for data that are no JSON.
 fn json_data(data: &RawValue, content_type: Option<&ContentType>) -> Result<Bytes, ApiError> {
     if content_type.is_none_or(ContentType::is_json) {
         return Ok(Bytes::from(data.get().to_owned()));
     }
     let text: Result<String, _> = serde_json::from_str(data.get());
     text.map(Bytes::from).map_err(|_| {
-        ApiError::invalid("data", "must be a text, since the event's data are no JSON: or use `data_base64`")
+        ApiError::invalid(
+            "data",
+            "must be a string, since the event's data is not JSON; or use `data_base64`",
+        )
     })
 }
 
@@ -343,7 +339,6 @@ mod tests {
         Event { content_type: content_type.map(|text| ContentType::new(text).expect("a type")), ..event }
     }
 
-    /// A name, the content type before, what is wanted, and the data then or the words of a refusal.
     type Case<'a> = (&'a str, Option<&'a str>, &'a str, Result<&'a [u8], &'a str>);
 
     #[test]
@@ -354,12 +349,12 @@ mod tests {
             ("JSON, byte for byte",      json, r#"{"data":{"n": 1e400}}"#,                          Ok(b"{\"n\": 1e400}")),
             ("of an unknown type",       None, r#"{"data":"x"}"#,                                   Ok(b"\"x\"")),
             ("a text",                   text, r#"{"data":"x"}"#,                                   Ok(b"x")),
-            ("JSON for a text",          text, r#"{"data":{}}"#,                                    Err("`data` must be a text")),
+            ("JSON for a text",          text, r#"{"data":{}}"#,                                    Err("`data` must be a string")),
             ("another type",             text, r#"{"data":{},"content_type":"application/json"}"#,  Ok(b"{}")),
             ("bytes",                    text, r#"{"data_base64":"AP8="}"#,                         Ok(&[0, 255])),
-            ("no bytes",                 json, r#"{"data_base64":"?"}"#,                            Err("`data_base64` is no base64")),
+            ("no bytes",                 json, r#"{"data_base64":"?"}"#,                            Err("`data_base64` is not valid base64")),
             ("nothing",                  json, r#"{"note":"x"}"#,                                   Err("`data` is missing")),
-            ("the same",                 json, r#"{"data":{"n":1}}"#,                               Err("`data` are what they were")),
+            ("the same",                 json, r#"{"data":{"n":1}}"#,                               Err("`data` is unchanged")),
         ];
         for (name, content_type, body, expected) in cases {
             let wanted: EditRequest = serde_json::from_str(body).expect(name);

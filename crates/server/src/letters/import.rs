@@ -1,6 +1,6 @@
-//! `redrive dlq import`: takes dead letters from a file.
+//! `redrive dlq import`: imports dead letters from a file.
 //!
-//! Invariant: nothing is sent before every line has been checked.
+//! Invariant: every line is checked before anything is sent.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Read};
@@ -17,40 +17,39 @@ use crate::letters::bulk::IMPORT_LINES_MAX;
 use crate::letters::json::ImportResponse;
 use crate::terminal::{next_steps, plain, print_as, style};
 
-/// Takes dead letters from elsewhere, one JSON object a line.
+/// Imports dead letters, one JSON object per line.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Lines are our envelopes, letters of Redis streams, or plain ones such as
+Each line is a Redrive envelope, a letter of Redis streams, or a plain object such as
   {\"service\": \"billing\", \"type\": \"orders.placed\", \"data\": {\"order\": 42}}
-docs/dead-letters.md has all that such a line may say. The whole file is checked first; importing it twice \
-changes nothing.
+docs/dead-letters.md lists all keys. The whole file is checked first; a repeated import \
+                        changes nothing.
 
 Examples:
   redrive dlq import letters.jsonl
   redis-cli --raw XRANGE work:dlq - + | ./to-lines | redrive dlq import -
 
-Exit code: 0 imported, 1 some lines are no letters, 2 a file cannot be read, 3 no server.")]
+Exit code: 0 imported, 1 invalid lines, 2 a file cannot be read, 3 no server.")]
 pub(crate) struct DlqImportArgs {
     /// The file; `-` is standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// How to print what came of it
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
     #[command(flatten)]
     pub(crate) server: ServerArgs,
 }
 
-/// Bytes that are sent at once; a letter that is larger goes alone.
+/// Per request; a larger letter is sent alone.
 const BYTES_MAX: usize = 8 << 20;
 
-/// As much of standard input is read, since it can be read only once.
+/// Standard input can be read only once, so it is kept in memory.
 const INPUT_BYTES_MAX: u64 = 1 << 30;
 
-/// Lines that are told one by one.
 const PROBLEMS_MAX: usize = 20;
 
-/// Where the lines are, to be read twice.
+/// Lines that can be read twice.
 enum LetterInput {
     File(PathBuf),
     Text(Vec<u8>),
@@ -63,26 +62,24 @@ impl LetterInput {
         }
         let mut bytes = Vec::new();
         let mut input = std::io::stdin().lock().take(INPUT_BYTES_MAX + 1);
-        input.read_to_end(&mut bytes).context("could not read standard input")?;
+        input.read_to_end(&mut bytes).context("cannot read standard input")?;
         if bytes.len() as u64 > INPUT_BYTES_MAX {
-            return Err(
-                CommandRefusal("more than 1 GiB comes in: write it to a file first".to_owned()).into()
-            );
+            return Err(CommandRefusal("input exceeds 1 GiB: write it to a file first".to_owned()).into());
         }
         Ok(Self::Text(bytes))
     }
 
-    /// Each line that says something, with its number.
+    /// Non-empty lines with their numbers.
     fn lines(&self) -> anyhow::Result<impl Iterator<Item = anyhow::Result<(usize, String)>>> {
         let reader: Box<dyn BufRead> = match self {
             Self::File(path) => {
-                let file = File::open(path).with_context(|| format!("could not open {}", path.display()))?;
+                let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
                 Box::new(BufReader::new(file))
             }
             Self::Text(bytes) => Box::new(Cursor::new(bytes.clone())),
         };
         let numbered = reader.lines().enumerate().map(|(place, line)| {
-            let line = line.with_context(|| format!("could not read line {}", place + 1))?;
+            let line = line.with_context(|| format!("cannot read line {}", place + 1))?;
             Ok((place + 1, line))
         });
         Ok(numbered.filter(|line| !matches!(line, Ok((_, text)) if text.trim().is_empty())))
@@ -111,7 +108,6 @@ pub(crate) async fn run(args: &DlqImportArgs) -> anyhow::Result<()> {
     print_as(args.format, &sum, || ending(sum))
 }
 
-/// Refuses a file with a line that is no letter, and tells of each.
 fn check(source: &LetterInput) -> anyhow::Result<()> {
     let mut problems = Vec::new();
     let mut count = 0_u64;
@@ -131,7 +127,7 @@ fn check(source: &LetterInput) -> anyhow::Result<()> {
         0 => String::new(),
         more => format!("\n  … and {}", counted(more, "more line")),
     };
-    let are = if count == 1 { "is no dead letter" } else { "are no dead letters" };
+    let are = if count == 1 { "is not a valid dead letter" } else { "are not valid dead letters" };
     let text = format!("{} {are}: nothing was imported{}{rest}", counted(count, "line"), problems.concat());
     Err(CommandRefusal(text).into())
 }
@@ -148,16 +144,13 @@ fn ending(sum: ImportResponse) -> String {
     let known = match sum.known {
         0 => String::new(),
         count => format!(
-            ", {} there already",
+            ", {} existed already",
             if count == 1 { "1 was".to_owned() } else { format!("{} were", show_count(count)) }
         ),
     };
     let mut out = format!("{} {} imported{known}\n", style::good("✓"), counted(sum.imported, "dead letter"));
     if sum.imported > 0 {
-        out.push_str(&next_steps(&[(
-            "redrive dlq groups".to_owned(),
-            "shows the causes that they have in common",
-        )]));
+        out.push_str(&next_steps(&[("redrive dlq groups".to_owned(), "shows their causes")]));
     }
     out
 }

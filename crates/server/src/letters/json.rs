@@ -1,4 +1,4 @@
-//! The JSON of dead letters and failure groups, and how it is made from stored ones.
+//! JSON of dead letters and failure groups, built from stored records.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub(crate) struct LetterJson {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
     pub subscription: String,
-    /// The dead-letter queue that it belongs to.
+    /// Its dead-letter queue.
     pub name: String,
     pub event_id: String,
     pub event_type: String,
@@ -39,11 +39,11 @@ pub(crate) struct LetterJson {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
     pub category: String,
-    /// One of the four words of envelopes.
+    /// One of the four categories of envelopes.
     pub failure_category: String,
-    /// Why it was given up.
+    /// Why it was dead-lettered.
     pub code: String,
-    /// The last failure's own code.
+    /// Code of the last failure.
     pub failure_code: String,
     pub message: String,
     pub tier: String,
@@ -55,30 +55,30 @@ pub(crate) struct LetterJson {
     /// The open replay that has claimed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claimed_by: Option<u64>,
-    /// How many wait behind it, if it holds its session.
+    /// Deliveries waiting behind it, if it blocks its session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holds: Option<u64>,
-    /// The id that it had elsewhere.
+    /// Its original id, if imported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub imported_as: Option<String>,
 }
 
-/// A part of a list.
+/// A page of dead letters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct LettersResponse {
     pub dead_letters: Vec<LetterJson>,
-    /// To go on with; none at the end.
+    /// Cursor of the next page; absent at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
-/// In which form letters are written.
+/// Forms of an exported letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LetterFormat {
-    /// The whole envelope
+    /// The full envelope
     Envelope,
-    /// The short form of Redis streams
+    /// The short form for Redis streams
     Redis,
 }
 
@@ -91,27 +91,27 @@ impl LetterFormat {
     }
 }
 
-/// Letters of one cause.
+/// Dead letters with the same cause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct FailureGroupJson {
     pub fingerprint: String,
     pub count: u64,
-    /// Those of them that are poison.
+    /// Number that are poison.
     pub poison: u64,
     pub first_seen: Timestamp,
     pub last_seen: Timestamp,
     pub category: String,
     pub code: String,
-    /// The latest letter's.
+    /// Message of the latest letter.
     pub message: String,
-    /// The latest letter.
+    /// Id of the latest letter.
     pub sample: String,
     pub services: Vec<QueueCount>,
     pub event_types: Vec<TypeCount>,
     pub trend: GroupTrend,
 }
 
-/// How many letters a service or a channel has.
+/// Letters per service or channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct QueueCount {
     pub service: String,
@@ -120,7 +120,7 @@ pub(crate) struct QueueCount {
     pub count: u64,
 }
 
-/// How many letters an event type has.
+/// Letters per event type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct TypeCount {
     #[serde(rename = "type")]
@@ -128,84 +128,84 @@ pub(crate) struct TypeCount {
     pub count: u64,
 }
 
-/// Deaths over the last day.
+/// New dead letters over the last day.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct GroupTrend {
-    /// The span of one count.
+    /// Length of one step.
     pub span_seconds: u64,
-    /// The oldest first; the last one still goes on.
+    /// Oldest first; the last step is incomplete.
     pub counts: Vec<u64>,
 }
 
-/// The causes there are.
+/// Failure groups.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct FailureGroupsResponse {
     pub groups: Vec<FailureGroupJson>,
 }
 
-/// A letter that was given up.
+/// A discarded letter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct SkipResponse {
     pub id: String,
-    /// How many waited behind it and go on now.
+    /// Deliveries behind it that resume.
     pub released: u64,
 }
 
-/// A letter that was sent with other content.
+/// An edited and resent letter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct EditResponse {
     /// The new event.
     pub event_id: String,
     pub receipt: String,
     pub delivery: String,
-    /// The letter whose place it takes.
+    /// The letter that it replaces.
     pub supersedes: String,
 }
 
-/// What a purge came to so far, or would come to.
+/// Progress of a purge, or its preview.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct PurgeResponse {
-    /// Letters that are gone, or would be.
+    /// Letters deleted, or to be deleted.
     pub deleted: u64,
-    /// Letters that stay since a replay has claimed them.
+    /// Letters kept because a replay has claimed them.
     pub claimed: u64,
     pub dry_run: bool,
-    /// Of a dry run: sessions that would go on.
+    /// Dry run: sessions that would resume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holding: Option<u64>,
-    /// Of a dry run: the moment that it looked at. A purge that says it leaves alone what died since.
+    /// Dry run: its time. Pass it to the purge to keep letters that died later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub died_until: Option<Timestamp>,
-    /// Whether that is all; a long purge tells how far it is.
+    /// Whether the purge is complete.
     pub done: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Letters that were taken from elsewhere.
+/// Imported letters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ImportResponse {
     pub imported: u64,
-    /// Those that were there already.
+    /// Letters that existed already.
     pub known: u64,
 }
 
-/// A session that a dead letter holds.
+/// A session blocked by a dead letter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct HeldSessionJson {
     pub service: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
     pub session: String,
-    /// The letter that holds it, dead or being replayed.
+    /// The letter that blocks it, dead or being replayed.
     pub letter: String,
     pub event_type: String,
     pub since: Timestamp,
-    /// How many wait behind it.
+    /// Deliveries waiting behind it.
     pub behind: u64,
 }
 
-/// The sessions that are held, those held for longest first.
+/// Blocked sessions, the longest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct HeldSessionsResponse {
     pub held_sessions: Vec<HeldSessionJson>,
@@ -214,13 +214,12 @@ pub(crate) struct HeldSessionsResponse {
 /// A dead letter in one of its forms.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
-#[expect(dead_code, reason = "it describes what the store writes")]
+#[expect(dead_code, reason = "describes what the store writes")]
 pub(crate) enum LetterDocument {
     Envelope(Box<Envelope>),
     Redis(RedisLetter),
 }
 
-/// Causes of a survey that are told with a message.
 const MESSAGES_MAX: usize = 20;
 
 fn service_of(queue: &QueueName) -> (String, Option<String>) {
@@ -262,7 +261,7 @@ pub(crate) fn letters(page: &LetterPage) -> LettersResponse {
     LettersResponse { dead_letters: page.letters.iter().map(letter).collect(), next: page.next.map(cursor) }
 }
 
-/// The form that the rule book has for a letter; the envelope if it does not know the letter's row.
+/// The envelope if the rule book no longer has the letter's row.
 pub(crate) fn form_by(book: &RuleBook, view: &LetterView) -> LetterFormat {
     let DeliveryView { queue, event_type, .. } = &view.delivery;
     let channel = queue.channel.as_ref().map(ChannelName::as_str);
@@ -273,7 +272,6 @@ pub(crate) fn form_by(book: &RuleBook, view: &LetterView) -> LetterFormat {
     }
 }
 
-/// A letter for other systems.
 pub(crate) fn written(view: &LetterView, form: LetterFormat) -> Value {
     let envelope = envelope(view);
     match form {
@@ -322,7 +320,7 @@ pub(crate) fn held_session(held: &HeldSession) -> HeldSessionJson {
     }
 }
 
-/// A message for each of the most frequent causes, so that people see what they are.
+/// A sample message for each of the most frequent causes.
 pub(crate) fn messages(
     reader: &dyn StoreReader,
     survey: &SelectionSurvey,
@@ -335,7 +333,7 @@ pub(crate) fn messages(
     causes.sort_by_key(|(_, (count, _))| std::cmp::Reverse(*count));
     let mut messages = BTreeMap::new();
     for (fingerprint, (_, queue)) in causes.into_iter().take(MESSAGES_MAX) {
-        // Of a service that was asked for: others are none of the business of whoever asks, perhaps.
+        // Samples only from the requested service: the caller may not see others.
         let service = Some(queue.service.to_string());
         let filter = LetterFilter { fingerprint: Some(fingerprint), service, ..LetterFilter::default() };
         let page = reader.letters(&LetterQuery { filter, before: None, rows_max: 1 })?;

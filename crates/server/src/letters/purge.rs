@@ -1,4 +1,4 @@
-//! `redrive dlq purge`: deletes dead letters, once somebody has said so with the number before them.
+//! `redrive dlq purge`: deletes dead letters after a confirmed count.
 
 use std::io::{BufRead, IsTerminal, Write};
 use std::time::Duration;
@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 
 use crate::cli::{CommandRefusal, Format, ServerArgs};
 use crate::client::{Client, ClientRequest};
-use crate::letters::command::wish;
+use crate::letters::command::letter_request;
 use crate::letters::filter::FilterKeys;
 use crate::letters::json::PurgeResponse;
 use crate::terminal::progress::ProgressLine;
 use crate::terminal::{json_text, plain, print, style};
 
-/// Deletes dead letters for good.
+/// Deletes dead letters permanently.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -24,31 +24,31 @@ Examples:
   redrive dlq purge --service billing --older-than 7d --dry-run
   redrive dlq purge --fingerprint 00c0ffee00c0ffee --yes --note 'test data'
 
-Letters that an open replay has claimed stay. What was deleted is on record: `redrive audit`.
+Letters claimed by an open replay are kept. Deletions are recorded in the audit log: `redrive audit`.
 
-Exit code: 0 deleted, 1 refused, or nobody said yes, 2 wrong use, 3 no server.")]
+Exit code: 0 deleted, 1 refused or not confirmed, 2 wrong use, 3 no server.")]
 pub(crate) struct DlqPurgeArgs {
-    /// Letters by their ids, the first digits of them, or the ids that they had elsewhere
+    /// Letters by id, id prefix, or original id
     #[arg(value_name = "LETTER")]
     pub(crate) letters: Vec<String>,
     #[command(flatten)]
     pub(crate) filter: FilterKeys,
-    /// That died longer ago, such as 7d
+    /// Only letters older than this, such as 7d
     #[arg(long, value_name = "AGE", value_parser = parse_duration)]
     pub(crate) older_than: Option<Duration>,
-    /// All of them, if no letter and no filter is named
+    /// All letters; required without letters or a filter
     #[arg(long, conflicts_with = "letters")]
     pub(crate) all: bool,
-    /// Says how many, and deletes nothing
+    /// Shows the count and deletes nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Does not ask
+    /// Skips the confirmation
     #[arg(long)]
     pub(crate) yes: bool,
-    /// Why, for the record
+    /// The reason, for the audit log
     #[arg(long)]
     pub(crate) note: Option<String>,
-    /// How to print what came of it
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
     #[command(flatten)]
@@ -59,7 +59,7 @@ pub(crate) async fn run(args: &DlqPurgeArgs) -> anyhow::Result<()> {
     print(&carry_out(args, confirm).await?)
 }
 
-/// What is to be printed; nothing is deleted unless `confirm` says so or nobody has to be asked.
+/// Deletes only after `confirm` or with `--yes`.
 async fn carry_out(
     args: &DlqPurgeArgs,
     confirm: impl FnOnce(&PurgeResponse) -> anyhow::Result<()>,
@@ -90,10 +90,10 @@ fn ask(args: &DlqPurgeArgs, key: &str, value: &Value) -> ClientRequest {
         "older_than": args.older_than.map(show_duration),
         "note": args.note,
     });
-    ClientRequest::json("/v1/dead-letters/purge", &wish(&args.filter, others))
+    ClientRequest::json("/v1/dead-letters/purge", &letter_request(&args.filter, others))
 }
 
-/// Goes on until the server says that it is done; what died after the moment that was looked at stays.
+/// Repeats until the server is done; letters that died after the dry run are kept.
 async fn purge(
     client: &mut Client,
     args: &DlqPurgeArgs,
@@ -103,7 +103,7 @@ async fn purge(
     let progress = ProgressLine::new();
     loop {
         let Ok(Some(line)) = lines.next().await else {
-            let text = "the server went away before it said that it is done: the purge may be incomplete";
+            let text = "connection to the server lost: the purge may be incomplete";
             return Err(CommandRefusal(text.to_owned()).into());
         };
         let step: PurgeResponse = lines.read(&line)?;
@@ -120,19 +120,19 @@ async fn purge(
 
 fn would_be(dry: &PurgeResponse) -> String {
     let mut out = match dry.deleted {
-        0 => "no dead letter would be deleted\n".to_owned(),
+        0 => "no dead letters to delete\n".to_owned(),
         count => format!("{} would be deleted\n", counted(count, "dead letter")),
     };
     match (dry.deleted, dry.holding.unwrap_or_default()) {
         (_, 0) => {}
-        (1, _) => out.push_str("  the session that it holds would go on without it\n"),
+        (1, _) => out.push_str("  its session would resume\n"),
         (_, holding) => {
             let sessions = counted(holding, "session");
-            out.push_str(&format!("  {sessions} that they hold would go on without them\n"));
+            out.push_str(&format!("  {sessions} would resume\n"));
         }
     }
     if dry.claimed > 0 {
-        out.push_str(&format!("  {} would stay\n", of_replays(dry.claimed)));
+        out.push_str(&format!("  {} would be kept\n", of_replays(dry.claimed)));
     }
     out
 }
@@ -146,33 +146,33 @@ fn of_replays(claimed: u64) -> String {
 
 fn ending(purged: &PurgeResponse) -> String {
     let mut out = match purged.deleted {
-        0 => format!("{} no dead letter was deleted\n", style::warning("!")),
+        0 => format!("{} no dead letters deleted\n", style::warning("!")),
         count => format!("{} {} deleted\n", style::good("✓"), counted(count, "dead letter")),
     };
     if purged.claimed > 0 {
-        let stay = if purged.claimed == 1 { "stays" } else { "stay" };
+        let stay = if purged.claimed == 1 { "is kept" } else { "are kept" };
         out.push_str(&format!("  {} {stay}: cancel the replay first\n", of_replays(purged.claimed)));
     }
     out
 }
 
-/// Asks a person; where there is none, nothing is deleted.
+/// Without a terminal, nothing is deleted.
 fn confirm(dry: &PurgeResponse) -> anyhow::Result<()> {
     let stay = |why: &str| {
         let letters = counted(dry.deleted, "dead letter");
-        CommandRefusal(format!("nothing was deleted: it would be {letters}, and {why}"))
+        CommandRefusal(format!("nothing deleted: {letters} would be deleted, but {why}"))
     };
     if !std::io::stdin().is_terminal() {
-        return Err(stay("nobody can be asked here; add --yes").into());
+        return Err(stay("there is no terminal to confirm; add --yes").into());
     }
     let them = if dry.deleted == 1 { "it" } else { "them" };
-    let question = format!("{}Delete {them} for good? [y/N] ", would_be(dry));
+    let question = format!("{}Delete {them} permanently? [y/N] ", would_be(dry));
     write!(anstream::stderr().lock(), "{question}")?;
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer)?;
     match answer.trim().to_lowercase().as_str() {
         "y" | "yes" => Ok(()),
-        _ => Err(stay("you did not say yes").into()),
+        _ => Err(stay("it was not confirmed").into()),
     }
 }
 
@@ -191,7 +191,6 @@ mod tests {
     const DRY: &str = r#"{"deleted":2,"claimed":0,"dry_run":true,"died_until":"2026-01-31T12:00:00.123456789Z","done":true}"#;
     const DONE: &str = "{\"deleted\":2,\"claimed\":0,\"dry_run\":false,\"done\":true}\n";
 
-    /// Answers each request in turn, and tells what they said.
     fn answer(listener: &TcpListener, answers: &[&str]) -> Vec<Value> {
         let mut bodies = Vec::new();
         for answer in answers {
@@ -213,7 +212,7 @@ mod tests {
             bodies.push(serde_json::from_slice(&body).expect("JSON"));
             let head =
                 format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", answer.len());
-            stream.write_all((head + answer).as_bytes()).expect("somebody reads it");
+            stream.write_all((head + answer).as_bytes()).expect("the client reads it");
         }
         bodies
     }
@@ -243,10 +242,10 @@ mod tests {
     fn what_would_go_is_told_in_words_that_agree() {
         #[rustfmt::skip]
         let cases = [
-            ("nothing",       0, 0, 0, "no dead letter would be deleted\n"),
-            ("one",           1, 1, 1, "1 dead letter would be deleted\n  the session that it holds would go on without it\n  1 letter of an open replay would stay\n"),
-            ("one of a few",  2, 1, 0, "2 dead letters would be deleted\n  1 session that they hold would go on without them\n"),
-            ("many",       2000, 2, 3, "2,000 dead letters would be deleted\n  2 sessions that they hold would go on without them\n  3 letters of open replays would stay\n"),
+            ("nothing",       0, 0, 0, "no dead letters to delete\n"),
+            ("one",           1, 1, 1, "1 dead letter would be deleted\n  its session would resume\n  1 letter of an open replay would be kept\n"),
+            ("one of a few",  2, 1, 0, "2 dead letters would be deleted\n  1 session would resume\n"),
+            ("many",       2000, 2, 3, "2,000 dead letters would be deleted\n  2 sessions would resume\n  3 letters of open replays would be kept\n"),
         ];
         for (name, deleted, holding, claimed, expected) in cases {
             let dry = PurgeResponse { deleted, holding: Some(holding), claimed, ..PurgeResponse::default() };

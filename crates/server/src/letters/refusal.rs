@@ -1,4 +1,4 @@
-//! What is said when dead letters cannot be dealt with as somebody wants.
+//! Errors of dead-letter operations.
 
 use std::collections::BTreeMap;
 
@@ -51,8 +51,7 @@ fn refused(refusal: &CommandRefusal) -> ApiError {
         }
         CommandRefusal::NothingMatches { poison: 0, .. } => not_found(message),
         CommandRefusal::NothingMatches { poison, .. } => {
-            let message = "only poison matches, which has failed a replay before or does not parse: include it \
-                           with `--include-poison` (`include_poison`) and a note on why it should go again";
+            let message = "only poison letters match, which failed a replay before or do not parse: include them with `--include-poison` (`include_poison`) and a note";
             ApiError::new(ApiCode::OnlyPoison, message).with("poison", *poison)
         }
         CommandRefusal::NoSuchReplay(id) => {
@@ -73,22 +72,21 @@ fn refused(refusal: &CommandRefusal) -> ApiError {
 
 fn all_claimed(claimed: &BTreeMap<ReplayId, u64>) -> String {
     let letters = match claimed.values().sum() {
-        1 => "1 dead letter matches, and it belongs to".to_owned(),
-        count => format!("{} match, and all of them belong to", counted(count, "dead letter")),
+        1 => "1 dead letter matches, but it is claimed by".to_owned(),
+        count => format!("{} match, but all are claimed by", counted(count, "dead letter")),
     };
     let whose: Vec<String> = claimed.keys().map(ReplayId::to_string).collect();
     match whose.as_slice() {
         [one] => format!("{letters} replay {one}: {}", go_on_or_cancel(one)),
         several => {
-            let cure = "resume those that have stopped, wait for those that run, or cancel them";
+            let cure = "resume the stopped ones, wait for the running ones, or cancel them";
             format!("{letters} the replays {}: {cure} (`redrive replays`)", several.join(", "))
         }
     }
 }
 
-/// What can be done about a replay whose letters somebody wants.
 fn go_on_or_cancel(replay: &str) -> String {
-    format!("resume it if it has stopped, wait for it if it runs, or cancel it (`redrive replays {replay}`)")
+    format!("resume it if stopped, wait if running, or cancel it (`redrive replays {replay}`)")
 }
 
 pub(crate) fn unwanted(error: &SelectError) -> ApiError {
@@ -109,24 +107,23 @@ pub(crate) fn unwanted(error: &SelectError) -> ApiError {
         }
         SelectError::NoNote => ApiError::new(ApiCode::Validation, message)
             .with("field", "note")
-            .with("reason", "is needed where poison is included"),
+            .with("reason", "is required to include poison letters"),
     }
 }
 
-/// Why a replay cannot be changed so.
 pub(crate) fn unchanged(error: LetterCommandError, act: ReplayAct) -> ApiError {
     let LetterCommandError::Refused(CommandRefusal::NotPossible { replay, state }) = error else {
         return error.into();
     };
     let message = match (state, act) {
-        (ReplayState::Cancelled, ReplayAct::Cancel) => format!("replay {replay} was cancelled already"),
+        (ReplayState::Cancelled, ReplayAct::Cancel) => format!("replay {replay} is cancelled already"),
         (ReplayState::Cancelled, _) => {
-            format!("replay {replay} was cancelled and cannot go on; start a new one")
+            format!("replay {replay} was cancelled and cannot resume; start a new one")
         }
-        (ReplayState::Done, _) => format!("replay {replay} is done: every letter of it is answered for"),
+        (ReplayState::Done, _) => format!("replay {replay} is done"),
         (ReplayState::Paused, ReplayAct::Pause) => format!("replay {replay} is paused already"),
         (ReplayState::Stopped, ReplayAct::Pause) => {
-            format!("replay {replay} has stopped by itself already; resume or cancel it")
+            format!("replay {replay} has stopped already; resume or cancel it")
         }
         (ReplayState::Gathering | ReplayState::Running, ReplayAct::Resume) => {
             format!("replay {replay} is {state} already")
@@ -139,16 +136,15 @@ pub(crate) fn unchanged(error: LetterCommandError, act: ReplayAct) -> ApiError {
     ApiError::new(ApiCode::ReplayState, message).with("replay", replay.0).with("state", state.as_str())
 }
 
-/// Why there is no letter of that name.
 pub(crate) fn missing(found: LetterLookup, name: &str) -> ApiError {
     match found {
         LetterLookup::NotDead { id, state } => not_found(not_dead(id, &state)),
         LetterLookup::Several(candidates) => {
-            let message = format!("{} dead letters match `{name}`: name one by its own id", candidates.len());
+            let message = format!("{} dead letters match `{name}`: use a full id", candidates.len());
             ApiError::new(ApiCode::AmbiguousId, message).with("candidates", candidates)
         }
         LetterLookup::Letter(_) | LetterLookup::Nothing => {
-            not_found(format!("there is no dead letter with the id `{name}`, and none whose id begins so"))
+            not_found(format!("no dead letter with the id or id prefix `{name}`"))
         }
     }
 }
@@ -161,9 +157,9 @@ mod tests {
     fn letters_of_other_replays_are_told_in_words_that_agree() {
         #[rustfmt::skip]
         let cases: [(&[(u64, u64)], &str); 3] = [
-            (&[(1, 1)],         "1 dead letter matches, and it belongs to replay 1: resume it if it has stopped, wait for it if it runs, or cancel it (`redrive replays 1`)"),
-            (&[(1, 2000)],      "2,000 dead letters match, and all of them belong to replay 1: resume it if it has stopped, wait for it if it runs, or cancel it (`redrive replays 1`)"),
-            (&[(1, 2), (4, 1)], "3 dead letters match, and all of them belong to the replays 1, 4: resume those that have stopped, wait for those that run, or cancel them (`redrive replays`)"),
+            (&[(1, 1)],         "1 dead letter matches, but it is claimed by replay 1: resume it if stopped, wait if running, or cancel it (`redrive replays 1`)"),
+            (&[(1, 2000)],      "2,000 dead letters match, but all are claimed by replay 1: resume it if stopped, wait if running, or cancel it (`redrive replays 1`)"),
+            (&[(1, 2), (4, 1)], "3 dead letters match, but all are claimed by the replays 1, 4: resume the stopped ones, wait for the running ones, or cancel them (`redrive replays`)"),
         ];
         for (claimed, expected) in cases {
             let claimed = claimed.iter().map(|(replay, count)| (ReplayId(*replay), *count)).collect();

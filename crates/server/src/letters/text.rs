@@ -14,10 +14,8 @@ use crate::terminal::spark::{spark, sums};
 use crate::terminal::table::{Cell, CellAlign, FactList, Table};
 use crate::terminal::{cut, next_steps, plain, queue_name, shell_word, style};
 
-/// Longer messages are cut.
 const MESSAGE_COLUMNS_MAX: usize = 100;
 
-/// The whole page.
 pub(crate) fn page(envelope: &Envelope, now: Timestamp) -> String {
     let event_type = envelope.original_topic.as_deref().unwrap_or("–");
     let mut out = format!(
@@ -70,50 +68,46 @@ fn attempts(envelope: &Envelope) -> String {
 
 fn steps(envelope: &Envelope) -> Vec<(String, &'static str)> {
     let id = envelope.dlq_id.as_str();
-    // An id from elsewhere is whole or nothing.
+    // Original ids are never shortened.
     let is_ours = redrive_core::ids::DeliveryId::parse(id).is_some();
     let id = if is_ours { short_id(id) } else { shell_word(id) };
     let poison = match envelope.tier {
         Tier::Dead => "",
-        Tier::Poison => " --include-poison --note 'why it should go through now'",
+        Tier::Poison => " --include-poison --note 'the cause is fixed'",
     };
     let mut steps = vec![
-        (format!("redrive dlq replay {id}{poison}"), "sends it again, once the cause is mended"),
-        (format!("redrive dlq edit {id}"), "sends it with other content"),
+        (format!("redrive dlq replay {id}{poison}"), "replays it, once the cause is fixed"),
+        (format!("redrive dlq edit {id}"), "resends it with new data"),
     ];
     if is_ours {
-        steps.push((format!("redrive why {id}"), "tells its whole story, with the lines of the rule book"));
+        steps.push((format!("redrive why {id}"), "shows its history with the rule lines"));
     }
     steps
 }
 
-/// A message has at least this much room, whatever the terminal, and where there is none.
 const MESSAGE_COLUMNS_MIN: usize = 24;
 
 const MESSAGE_COLUMNS_DEFAULT: usize = 60;
 
-/// Longer names are cut.
 const NAME_COLUMNS_MAX: usize = 32;
 
-/// What a trend shows: a day by the hour, or an hour by five minutes.
+/// Trend columns: a day by the hour, or an hour by five minutes.
 const HOURS: usize = 24;
 
-/// What it shows where a whole day has no room.
+/// On narrow terminals.
 const HOURS_NARROW: usize = 8;
 
 const WIDE_COLUMNS: usize = 120;
 
 const HOUR: Duration = Duration::from_hours(1);
 
-/// The service, or service/channel, as much as fits.
 fn short_queue(service: &str, channel: Option<&str>) -> String {
     cut(&queue_name(service, channel), NAME_COLUMNS_MAX)
 }
 
-/// A list, the latest first.
 pub(crate) fn list(letters: &[LetterJson], now: Timestamp, columns: Option<usize>) -> String {
     if letters.is_empty() {
-        return format!("{} no dead letter matches\n", style::good("✓"));
+        return format!("{} no matching dead letters\n", style::good("✓"));
     }
     let mut table = Table::new(&[
         CellAlign::Whole,
@@ -145,13 +139,12 @@ pub(crate) fn list(letters: &[LetterJson], now: Timestamp, columns: Option<usize
     let mut out = table.within(columns).text();
     let first = short_id(&letters[0].id);
     out.push_str(&next_steps(&[
-        (format!("redrive dlq show {first}"), "shows a letter with its attempts and its data"),
-        ("redrive dlq groups".to_owned(), "shows the causes that they have in common"),
+        (format!("redrive dlq show {first}"), "shows a letter with its attempts and data"),
+        ("redrive dlq groups".to_owned(), "shows causes of dead letters"),
     ]));
     out
 }
 
-/// What is unusual about a letter, before its message.
 fn marks(letter: &LetterJson) -> String {
     let mut marks = Vec::new();
     if letter.tier == "poison" {
@@ -159,7 +152,7 @@ fn marks(letter: &LetterJson) -> String {
     }
     marks.extend(letter.claimed_by.map(|replay| format!("replay {replay}")));
     marks.extend(letter.holds.map(|behind| match behind {
-        0 => "holds its session".to_owned(),
+        0 => "blocks its session".to_owned(),
         behind => format!("holds {}", show_count(behind)),
     }));
     if marks.is_empty() { String::new() } else { format!("[{}] ", marks.join(", ")) }
@@ -169,7 +162,6 @@ fn message_room(columns: Option<usize>, before: usize) -> usize {
     columns.map_or(MESSAGE_COLUMNS_DEFAULT, |columns| columns.saturating_sub(before).max(MESSAGE_COLUMNS_MIN))
 }
 
-/// The causes, the most frequent first; the letters of the first may belong to a replay.
 pub(crate) fn groups(
     groups: &[FailureGroupJson],
     claimed_by: Option<u64>,
@@ -177,7 +169,7 @@ pub(crate) fn groups(
     columns: Option<usize>,
 ) -> String {
     if groups.is_empty() {
-        return format!("{} there are no dead letters\n", style::good("✓"));
+        return format!("{} no dead letters\n", style::good("✓"));
     }
     let is_narrow = columns.is_some_and(|columns| columns < WIDE_COLUMNS);
     let hours = if is_narrow { HOURS_NARROW } else { HOURS };
@@ -224,23 +216,22 @@ pub(crate) fn groups(
     let _ = writeln!(out, "\n{}", style::dim(summary));
     let show = format!("redrive dlq show {}", short_id(&groups[0].sample));
     out.push_str(&next_steps(&[
-        (show, "shows a letter of the first cause"),
+        (show, "shows a letter of the first group"),
         send_again(&groups[0], claimed_by),
     ]));
     out
 }
 
-/// How the letters of a cause are sent again, as far as they may be.
 fn send_again(group: &FailureGroupJson, claimed_by: Option<u64>) -> (String, &'static str) {
     if let Some(replay) = claimed_by {
-        return (format!("redrive replays {replay}"), "shows the replay that its letters belong to");
+        return (format!("redrive replays {replay}"), "shows the replay of these letters");
     }
     let command = format!("redrive dlq replay --fingerprint {} --canary", plain(&group.fingerprint));
     if group.poison == group.count {
-        let poison = format!("{command} --include-poison --note 'why they should go through now'");
-        return (poison, "sends its letters again, though all of them are poison");
+        let poison = format!("{command} --include-poison --note 'the cause is fixed'");
+        return (poison, "replays the first group, though all its letters are poison");
     }
-    (command, "sends its letters again: one, then ten, then the rest")
+    (command, "replays the first group: one, then ten, then the rest")
 }
 
 fn services(services: &[QueueCount]) -> String {

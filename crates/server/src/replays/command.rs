@@ -1,4 +1,4 @@
-//! `redrive replays`: how they stand, and what may be done to one.
+//! `redrive replays`: shows, pauses, resumes and cancels replays.
 
 use std::process::ExitCode;
 
@@ -10,7 +10,7 @@ use crate::replays::json::{ReplayJson, ReplaysResponse};
 use crate::replays::{start, text};
 use crate::terminal::{print_as, terminal_columns};
 
-/// Shows replays, or halts one, lets it go on, or ends it.
+/// Shows replays; pauses, resumes or cancels one.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -21,26 +21,26 @@ Examples:
   redrive replays 3 resume
   redrive replays 3 cancel
 
-Exit code: 0 shown or done, 1 refused; with --watch also: stopped, or some failed again, 2 wrong use, 3 no server.")]
+Exit code: 0 shown or done, 1 refused; with --watch also: stopped or failed again, 2 wrong use, 3 no server.")]
 pub(crate) struct ReplaysArgs {
-    /// Which
+    /// The replay's number
     #[arg(value_name = "NUMBER")]
     pub(crate) replay: Option<u64>,
-    /// What to do with it
+    /// The action
     #[arg(value_parser = one_of(&REPLAY_ACTS), conflicts_with = "watch")]
     pub(crate) act: Option<&'static str>,
-    /// Shows how it goes on until it is over
+    /// Shows progress until it ends
     #[arg(long, requires = "replay")]
     pub(crate) watch: bool,
     #[command(flatten)]
     pub(crate) view: ViewArgs,
 }
 
-/// What can be done to a replay, and the last part of the path that does it.
+/// Actions: argument, help, last part of the path.
 const REPLAY_ACTS: [(&str, &str, &str); 3] = [
-    ("pause", "Sends nothing more for now", "pause"),
-    ("resume", "Goes on", "resume"),
-    ("cancel", "Ends it; what was not sent stays dead", "cancel"),
+    ("pause", "Pauses sending", "pause"),
+    ("resume", "Resumes sending", "resume"),
+    ("cancel", "Cancels it; unsent letters stay dead", "cancel"),
 ];
 
 pub(crate) async fn run(args: &ReplaysArgs) -> anyhow::Result<ExitCode> {

@@ -1,4 +1,4 @@
-//! Replays: begun, looked at, halted and ended.
+//! Handlers for replays.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -32,29 +32,26 @@ use crate::letters::filter::{self, FilterKeys};
 use crate::letters::{self, everything, refusal};
 use crate::replays::json::{self, ReplayJson, ReplaySurveyJson, ReplaysResponse};
 
-/// Letters that may be named one by one.
 const NAMED_MAX: usize = 1_000;
 
-/// Named letters that the record of a replay lists.
+/// Named letters listed in the audit log.
 const NAMED_SHOWN_MAX: usize = 3;
 
-/// How often a replay is looked at for those who watch it.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+const READ_EVERY: Duration = Duration::from_millis(250);
 
-/// How often a stream without news says that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Letters that are named, and whether anything is done with them.
+/// Letters by id, and options of the request.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct ChosenKeys {
-    /// Letters one by one: by their ids, the first digits of them, or the ids that they had elsewhere.
+    /// Letters by id, id prefix, or original id.
     #[schema(min_items = 1, max_items = 1000)]
     letters: Option<Vec<String>>,
-    /// That all letters are meant.
+    /// Confirms that all letters are selected.
     all: Option<bool>,
-    /// Only tells what it would come to.
+    /// Preview only.
     dry_run: Option<bool>,
-    /// Why; for the audit.
+    /// The reason, for the audit log.
     #[serde(default, deserialize_with = "note")]
     #[schema(min_length = 1, max_length = 1000)]
     pub(crate) note: Option<String>,
@@ -66,37 +63,37 @@ impl ChosenKeys {
     }
 }
 
-/// How letters are sent again.
+/// How letters are resent.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct ReplayKeys {
-    /// Poison goes too; it needs a `note`.
+    /// Includes poison letters; requires a `note`.
     include_poison: Option<bool>,
-    /// Letters a second, as a number or as a text such as `20/s`.
+    /// Letters per second, as a number or a string such as `20/s`.
     #[schema(value_type = Option<ReplayRateRequest>)]
     rate: Option<Value>,
-    /// Letters that may be on their way at once.
+    /// Maximum letters in flight.
     #[serde(default, deserialize_with = "number")]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 100_000)]
     concurrency: Option<u64>,
-    /// First one, then ten, then the rest; it stops when letters fail again.
+    /// Sends one, then ten, then the rest; stops when letters fail again.
     canary: Option<bool>,
     /// Another service, or `service/channel`, to send them to.
     #[schema(min_length = 1)]
     to: Option<String>,
 }
 
-/// Letters a second.
+/// Letters per second.
 #[derive(ToSchema)]
 #[serde(untagged)]
-#[expect(dead_code, reason = "it describes what a rate may be")]
+#[expect(dead_code, reason = "describes what a rate may be")]
 enum ReplayRateRequest {
     Number(f64),
     Text(String),
 }
 
-/// Which letters are sent again, and how. One that names nothing must say `all`.
+/// Which letters to replay, and how. Without a filter, `all` is required.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "it describes three types that are read as one object")]
+#[expect(dead_code, reason = "describes three types that are read as one object")]
 struct NewReplayRequest {
     #[serde(flatten)]
     filter: FilterKeys,
@@ -106,19 +103,19 @@ struct NewReplayRequest {
     how: ReplayKeys,
 }
 
-/// Sends dead letters again, in the background.
+/// Replays dead letters in the background.
 #[utoipa::path(
     post, path = "/v1/replays", operation_id = "beginReplay", tag = "replays",
     request_body(content = NewReplayRequest, example = json!({ "service": "billing", "canary": true, "rate": "20/s" })),
     responses(
         (
-            status = 201, description = "it has begun", body = ReplayJson,
+            status = 201, description = "the replay has started", body = ReplayJson,
             links(
                 ("one" = (operation_id = "replay", parameters(("id" = "$response.body#/id")))),
                 ("change" = (operation_id = "changeReplay", parameters(("id" = "$response.body#/id")))),
             )
         ),
-        (status = 200, description = "what it would come to, for a dry run", body = ReplaySurveyJson),
+        (status = 200, description = "the preview, for a dry run", body = ReplaySurveyJson),
     )
 )]
 pub(crate) async fn begin(
@@ -158,7 +155,7 @@ fn pace(how: &ReplayKeys) -> Result<ReplayPace, WrongField> {
         _ => None,
     });
     if rate == Some(None) {
-        let reason = "must be a number for each second, or a text such as `20/s`";
+        let reason = "must be a number per second, or a string such as `20/s`";
         return Err(WrongField::new("rate", reason));
     }
     let concurrency = how.concurrency.map_or(Ok(limits::REPLAY_CONCURRENCY_DEFAULT), u32::try_from);
@@ -171,7 +168,7 @@ fn pace(how: &ReplayKeys) -> Result<ReplayPace, WrongField> {
     Ok(ReplayPace { rate: rate.flatten(), concurrency, manner })
 }
 
-/// The letters that are meant, poison among them, if the caller may see them; and the same in words.
+/// The selected letters, poison included, if the caller may see them, and their description.
 pub(crate) async fn selected(
     app: &App,
     caller: &ApiCaller,
@@ -180,14 +177,15 @@ pub(crate) async fn selected(
     died_until: Timestamp,
 ) -> Result<(Selection, String), ApiError> {
     if chosen.letters.is_none() && filter::is_empty(&filter) && chosen.all != Some(true) {
-        let message = "it is not said which dead letters are meant: name some or a filter, or say `--all` (`\"all\": true`) if you mean all of them";
+        let message =
+            "no filter given: add one, name letters, or pass `--all` (`\"all\": true`) for all dead letters";
         return Err(ApiError::wrong("filter", message));
     }
     let mut letters = None;
     if let Some(names) = &chosen.letters {
         let (ids, service) = resolve(app, caller, names).await?;
         letters = Some(ids);
-        // Whose letters are meant is told by the filter: by that it is known whose they are.
+        // A bound caller must name a service: the scope is checked by the filter.
         if caller.is_bound() && filter.service.is_none() {
             filter.service = service;
         }
@@ -197,7 +195,7 @@ pub(crate) async fn selected(
     Ok((Selection { letters, ..everything(filter, died_until) }, what))
 }
 
-/// The letters that go by those names, and the service that all of them are of.
+/// The named letters and their common service.
 async fn resolve(
     app: &App,
     caller: &ApiCaller,
@@ -218,7 +216,6 @@ async fn resolve(
     Ok((ids, service))
 }
 
-/// Letters and a filter in words.
 fn what(filter: &LetterFilter, letters: Option<&[DeliveryId]>) -> String {
     match letters {
         Some(ids) if filter::is_empty(filter) => describe(ids),
@@ -232,16 +229,16 @@ fn describe(ids: &[DeliveryId]) -> String {
     match ids.len() {
         1 => format!("letter {}", shown[0]),
         count if count <= NAMED_SHOWN_MAX => format!("letters {}", shown.join(", ")),
-        count => format!("{}, {} among them", counted(count as u64, "letter"), shown[0]),
+        count => format!("{}, including {}", counted(count as u64, "letter"), shown[0]),
     }
 }
 
-/// Replays, the latest first.
+/// Replays, latest first.
 #[utoipa::path(
     get, path = "/v1/replays", operation_id = "replays", tag = "replays",
     params(QueryKeys<BeforeQuery>, QueryKeys<PageQuery>),
     responses((
-        status = 200, description = "a part of them", body = ReplaysResponse,
+        status = 200, description = "a page of replays", body = ReplaysResponse,
         links(("one" = (operation_id = "replay", parameters(("id" = "$response.body#/replays/0/id")))))
     ))
 )]
@@ -257,40 +254,40 @@ pub(crate) async fn list(
     reply::ok(&ReplaysResponse { replays, next })
 }
 
-/// Whether the caller may see a replay: one of many services concerns more than it is bound to.
+/// Bound callers see only replays within one of their services.
 pub(crate) fn sees(caller: &ApiCaller, replay: &ReplayView) -> bool {
     let ends_there = replay.to.as_ref().is_none_or(|to| caller.sees(to.service.as_str()));
     caller.check_list(replay.service.as_deref()).is_ok() && ends_there
 }
 
 fn id_of(name: &str) -> Result<ReplayId, ApiError> {
-    name.parse().map(ReplayId).map_err(|_| ApiError::invalid("id", "is no replay: they are numbered from 1"))
+    name.parse().map(ReplayId).map_err(|_| ApiError::invalid("id", "is not a replay number: they start at 1"))
 }
 
-async fn look(node: &Node, caller: &ApiCaller, id: ReplayId) -> Result<ReplayView, ApiError> {
+async fn visible_replay(node: &Node, caller: &ApiCaller, id: ReplayId) -> Result<ReplayView, ApiError> {
     let found = node.read(move |reader| reader.replay(id)).await?;
     found.filter(|replay| sees(caller, replay)).ok_or_else(|| {
-        let message = format!("there is no replay {id}");
+        let message = format!("no replay {id}");
         ApiError::new(ApiCode::ReplayNotFound, message)
     })
 }
 
-/// How a replay stands.
+/// State of a replay.
 #[utoipa::path(
     get, path = "/v1/replays/{id}", operation_id = "replay", tag = "replays",
-    params(("id" = u64, Path, description = "its number", example = 1)),
+    params(("id" = u64, Path, description = "replay number", example = 1)),
     responses((status = 200, description = "the replay", body = ReplayJson))
 )]
 pub(crate) async fn one(app: App, caller: ApiCaller, PathName(name): PathName) -> ApiResult {
-    let replay = look(&app.node, &caller, id_of(&name)?).await?;
+    let replay = visible_replay(&app.node, &caller, id_of(&name)?).await?;
     reply::ok(&json::replay(&replay))
 }
 
-/// Halts a replay, lets it go on or ends it.
+/// Pauses, resumes or cancels a replay.
 #[utoipa::path(
     post, path = "/v1/replays/{id}/{act}", operation_id = "changeReplay", tag = "replays",
-    params(("id" = u64, Path, description = "its number", example = 1), ("act" = inline(ReplayAct), Path, description = "what is done to it")),
-    responses((status = 200, description = "the replay as it is then", body = ReplayJson))
+    params(("id" = u64, Path, description = "replay number", example = 1), ("act" = inline(ReplayAct), Path, description = "the action")),
+    responses((status = 200, description = "the replay after the change", body = ReplayJson))
 )]
 pub(crate) async fn change(
     app: App,
@@ -298,31 +295,31 @@ pub(crate) async fn change(
     path: Result<Path<(String, String)>, PathRejection>,
 ) -> ApiResult {
     let Path((name, act)) =
-        path.map_err(|_| ApiError::invalid("path", "is not UTF-8 once its escapes are read"))?;
+        path.map_err(|_| ApiError::invalid("path", "is not valid UTF-8 after decoding"))?;
     let act = match act.as_str() {
         "pause" => ReplayAct::Pause,
         "resume" => ReplayAct::Resume,
         "cancel" => ReplayAct::Cancel,
         _ => {
-            let message = format!("a replay can be paused, resumed and cancelled: there is no `{act}`");
+            let message = format!("unknown action `{act}`: expected pause, resume or cancel");
             return Err(ApiError::new(ApiCode::PathNotFound, message));
         }
     };
     let id = id_of(&name)?;
-    look(&app.node, &caller, id).await?;
+    visible_replay(&app.node, &caller, id).await?;
     let changed = app.node.change_replay(id, act, &caller.by()).await;
     let replay = changed.map_err(|error| refusal::unchanged(error, act))?;
     reply::ok(&json::replay(&replay))
 }
 
-/// Until when a replay is watched.
+/// When watching ends.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum WatchUntil {
-    /// It is done or cancelled.
+    /// When it is done or cancelled.
     #[default]
     End,
-    /// Also until it is stopped or paused.
+    /// Also when it is stopped or paused.
     Halt,
 }
 
@@ -342,11 +339,11 @@ impl WatchUntil {
     }
 }
 
-/// A replay whenever it has changed, as server-sent events.
+/// Streams a replay on each change, as server-sent events.
 #[utoipa::path(
     get, path = "/v1/replays/{id}/progress", operation_id = "watchReplay", tag = "replays",
-    params(("id" = u64, Path, description = "its number", example = 1), ("until" = inline(Option<WatchUntil>), Query, description = "its end unless said otherwise")),
-    responses((status = 200, description = "the data of each are as in the schema `ReplayShown`", body = String, content_type = "text/event-stream"))
+    params(("id" = u64, Path, description = "replay number", example = 1), ("until" = inline(Option<WatchUntil>), Query, description = "default: its end")),
+    responses((status = 200, description = "each message is as in the schema `ReplayJson`", body = String, content_type = "text/event-stream"))
 )]
 pub(crate) async fn progress(
     app: App,
@@ -355,7 +352,7 @@ pub(crate) async fn progress(
     Query(WatchKeys { until }): Query<WatchKeys>,
 ) -> ApiResult {
     let id = id_of(&name)?;
-    look(&app.node, &caller, id).await?;
+    visible_replay(&app.node, &caller, id).await?;
     let watching = ReplayWatch {
         node: app.node.clone(),
         closing: app.closing.clone(),
@@ -363,7 +360,7 @@ pub(crate) async fn progress(
         id,
         until,
         last: None,
-        told_at: Instant::now(),
+        sent_at: Instant::now(),
         is_over: false,
     };
     let stream = lines(watching, |watching| Box::pin(watching.next()), String::clone);
@@ -371,7 +368,6 @@ pub(crate) async fn progress(
     Ok((headers, stream).into_response())
 }
 
-/// Somebody who watches a replay.
 struct ReplayWatch {
     node: Node,
     closing: watch::Receiver<bool>,
@@ -379,12 +375,12 @@ struct ReplayWatch {
     id: ReplayId,
     until: WatchUntil,
     last: Option<ReplayJson>,
-    told_at: Instant,
+    sent_at: Instant,
     is_over: bool,
 }
 
 impl ReplayWatch {
-    /// The next thing to say, but for the empty line that ends it; none when it is over.
+    /// Without the empty line that ends a message; `None` at the end.
     async fn next(&mut self) -> Option<String> {
         if self.is_over {
             return None;
@@ -393,23 +389,23 @@ impl ReplayWatch {
             if !self.caller.is_good(self.node.now()) {
                 return None;
             }
-            // A store that cannot be read ends the stream; whoever cares asks again.
-            let shown = json::replay(&look(&self.node, &self.caller, self.id).await.ok()?);
+            // If the store cannot be read, the stream ends and the client reconnects.
+            let shown = json::replay(&visible_replay(&self.node, &self.caller, self.id).await.ok()?);
             if self.last.as_ref() != Some(&shown) {
                 self.is_over = self.until.is_over(shown.state);
                 let json = serde_json::to_string(&shown).expect("numbers and texts are always JSON");
                 self.last = Some(shown);
-                self.told_at = Instant::now();
+                self.sent_at = Instant::now();
                 return Some(format!("data: {json}\n"));
             }
-            if self.told_at.elapsed() >= KEEP_ALIVE {
-                self.told_at = Instant::now();
-                return Some(": nothing new\n".to_owned());
+            if self.sent_at.elapsed() >= KEEP_ALIVE {
+                self.sent_at = Instant::now();
+                return Some(": keep-alive\n".to_owned());
             }
             tokio::select! {
                 biased;
                 _ = self.closing.changed() => return None,
-                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = tokio::time::sleep(READ_EVERY) => {}
             }
         }
     }

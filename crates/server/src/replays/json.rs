@@ -1,4 +1,4 @@
-//! The JSON of replays, and how it is made from stored ones.
+//! JSON of replays, built from stored records.
 
 use std::collections::BTreeMap;
 
@@ -18,62 +18,62 @@ use crate::letters::json::{QueueCount, queue_count};
 pub(crate) struct ReplayJson {
     pub id: u64,
     pub state: ReplayState,
-    /// Which letters, in words.
+    /// Selected letters, in words.
     pub what: String,
-    /// Where they go, if not where they came from.
+    /// Target service, if not the original one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Letters a second, at most.
+    /// Maximum letters per second.
     #[schema(required)]
     pub rate: Option<f64>,
-    /// Letters that may be on their way at once.
+    /// Maximum letters in flight.
     pub concurrency: u32,
     pub canary: bool,
-    /// How far the canary has come.
+    /// Progress of the canary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wave: Option<ReplayWave>,
-    /// Who began it.
+    /// Who started it.
     pub origin: ReplayOriginJson,
     pub total: u64,
     pub sent: u64,
     pub delivered: u64,
-    /// Failed again, and are poison unless the rule book gives them more tries.
+    /// Failed again; now poison unless the rule book allows more replays.
     pub failed: u64,
-    /// Stay as they are: one before them in their session failed, or they are no longer dead.
+    /// Skipped: an earlier letter of their session failed, or they are no longer dead.
     pub left: u64,
     pub in_flight: u64,
     /// Not sent yet.
     pub waiting: u64,
-    /// Matched, and belonged to other replays.
+    /// Matched, but claimed by other replays.
     pub claimed_by_others: u64,
-    /// Matched, and are left alone for being poison; told to whoever begins it, and not later.
+    /// Matched, but skipped as poison; only in the answer that starts it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub poison_left: Option<u64>,
     pub created_at: Timestamp,
     pub changed_at: Timestamp,
-    /// Why it has stopped by itself.
+    /// Why it stopped by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<ReplayStopJson>,
 }
 
-/// Who began a replay.
+/// Who started a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ReplayOriginJson {
     /// A person.
     Operator,
-    /// The rule book, when a dependency was well again.
+    /// The rule book, when a dependency recovered.
     Automatic,
 }
 
-/// What made a replay stop.
+/// What stopped a replay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ReplayStopJson {
-    /// What the letter failed of.
+    /// Fingerprint of the failure.
     pub fingerprint: String,
-    /// With which letter.
+    /// The letter that failed.
     pub delivery: String,
 }
 
@@ -85,29 +85,29 @@ pub(crate) struct ReplaysResponse {
     pub next: Option<String>,
 }
 
-/// What a replay would come to.
+/// Preview of a replay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ReplaySurveyJson {
     pub letters: u64,
-    /// Sessions that the letters are of.
+    /// Sessions of the letters.
     pub sessions: u64,
     pub by_cause: Vec<ReplayCauseJson>,
     pub by_target: Vec<QueueCount>,
-    /// At the rate that was given; null without one.
+    /// At the given rate; null without one.
     #[schema(required)]
     pub estimated_seconds: Option<f64>,
-    /// Letters that match and belong to open replays.
+    /// Matching letters claimed by open replays.
     pub claimed: Vec<ReplayClaimJson>,
-    /// Letters that match but for being poison.
+    /// Matching letters skipped as poison.
     pub poison_left: u64,
-    /// Sessions that they hold.
+    /// Sessions that they block.
     pub holding: u64,
-    /// Why it could not begin, if it could not.
+    /// Why it cannot start, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_because: Option<String>,
 }
 
-/// A cause among the letters of a survey.
+/// A cause among the previewed letters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ReplayCauseJson {
     pub fingerprint: String,
@@ -160,7 +160,6 @@ pub(crate) fn replay(view: &ReplayView) -> ReplayJson {
     }
 }
 
-/// What a replay would come to.
 pub(crate) fn survey(
     survey: &SelectionSurvey,
     messages: &BTreeMap<Fingerprint, String>,

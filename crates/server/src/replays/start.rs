@@ -1,6 +1,6 @@
-//! `redrive dlq replay`: begins a replay and stays with it until it is over.
+//! `redrive dlq replay`: starts a replay and watches it.
 //!
-//! The replay is the server's: whether anybody watches makes no difference to it.
+//! The replay runs on the server, watched or not.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,73 +13,72 @@ use tokio::time::Instant;
 
 use crate::cli::{Format, ServerArgs};
 use crate::client::{Client, ClientRequest, ResponseLines};
-use crate::letters::command::wish;
+use crate::letters::command::letter_request;
 use crate::letters::filter::FilterKeys;
 use crate::replays::json::{ReplayJson, ReplaySurveyJson};
 use crate::replays::text;
 use crate::terminal::progress::ProgressLine;
 use crate::terminal::{print, print_as, style};
 
-/// Sends dead letters again, with fresh retries, and shows how it goes.
+/// Replays dead letters with fresh retries and shows the progress.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The letters are chosen when it begins; those that die later are left alone. Letters of one session go in \
-order. One that fails again is poison, and the rest of its session stays dead. Ctrl-C ends the watching, \
-not the replay.
+The letters are selected at the start. Letters of one session are sent in order. A letter that \
+                        fails again becomes poison, and the rest of its session stays dead. Ctrl-C stops watching, \
+                        not the replay.
 
 Examples:
   redrive dlq replay 3c6ef372
   redrive dlq replay --service billing --dry-run --rate 20/s
   redrive dlq replay --fingerprint 00c0ffee00c0ffee --canary
   redrive dlq replay --service old-billing --to billing
-  redrive dlq replay --tier poison --include-poison --note 'the field is there again'
+  redrive dlq replay --tier poison --include-poison --note 'the field was restored'
 
 Exit code: 0 all delivered, or --detach or Ctrl-C, 1 refused, stopped, or some failed again, 2 wrong use, 3 no server.")]
-#[expect(clippy::struct_excessive_bools, reason = "flags as they are typed")]
+#[expect(clippy::struct_excessive_bools, reason = "command-line flags")]
 pub(crate) struct DlqReplayArgs {
-    /// Letters by their ids, the first digits of them, or the ids that they had elsewhere
+    /// Letters by id, id prefix, or original id
     #[arg(value_name = "LETTER")]
     pub(crate) letters: Vec<String>,
     #[command(flatten)]
     pub(crate) filter: FilterKeys,
-    /// All of them, if no letter and no filter is named
+    /// All letters; required without letters or a filter
     #[arg(long, conflicts_with = "letters")]
     pub(crate) all: bool,
-    /// Also letters that have failed a replay before, or do not parse; needs a note
+    /// Includes letters that already failed a replay, or do not parse; requires --note
     #[arg(long, requires = "note")]
     pub(crate) include_poison: bool,
-    /// Says what it would come to, and sends nothing
+    /// Shows a preview and sends nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// How many at most, such as 20/s or 100/m
+    /// Maximum rate, such as 20/s or 100/m
     #[arg(long, value_parser = parse_rate)]
     pub(crate) rate: Option<Rate>,
-    /// How many may be on their way at once
+    /// Maximum letters in flight
     #[arg(long, value_name = "N")]
     pub(crate) concurrency: Option<u32>,
-    /// One, then ten, then the rest; stops by itself when the same failure comes back
+    /// Sends one, then ten, then the rest; stops when the same failure recurs
     #[arg(long)]
     pub(crate) canary: bool,
     /// Sends them to another service, or service/channel
     #[arg(long, value_name = "SERVICE")]
     pub(crate) to: Option<String>,
-    /// Why, for the record
+    /// The reason, for the audit log
     #[arg(long)]
     pub(crate) note: Option<String>,
-    /// Begins it and does not wait for its end
+    /// Starts the replay without waiting for its end
     #[arg(long)]
     pub(crate) detach: bool,
-    /// How to print it; `json` is the replay, or what it would come to
+    /// Output format; `json` prints the replay or its preview
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
     #[command(flatten)]
     pub(crate) server: ServerArgs,
 }
 
-/// How often progress is told where there is no terminal.
-const TELL_EVERY: Duration = Duration::from_secs(3);
+/// Without a terminal.
+const PROGRESS_EVERY: Duration = Duration::from_secs(3);
 
-/// How long to wait before a server that went away is looked for again.
 const PAUSE_BETWEEN_TRIES: Duration = Duration::from_secs(2);
 
 pub(crate) async fn run(args: &DlqReplayArgs) -> anyhow::Result<ExitCode> {
@@ -95,7 +94,7 @@ pub(crate) async fn run(args: &DlqReplayArgs) -> anyhow::Result<ExitCode> {
         "to": args.to,
         "note": args.note,
     });
-    let ask = ClientRequest::json("/v1/replays", &wish(&args.filter, others));
+    let ask = ClientRequest::json("/v1/replays", &letter_request(&args.filter, others));
     if args.dry_run {
         let survey: ReplaySurveyJson = client.json(&ask).await?;
         print_as(args.format, &survey, || text::survey(&survey))?;
@@ -115,7 +114,7 @@ pub(crate) async fn run(args: &DlqReplayArgs) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
-/// Stays with a replay until it is over or somebody has seen enough, and says how it stands.
+/// Watches until the replay ends or Ctrl-C, and prints its state.
 pub(crate) async fn watch(client: &mut Client, id: u64, format: Format) -> anyhow::Result<ExitCode> {
     let mut progress = ReplayProgress::new(format);
     let last = tokio::select! {
@@ -123,7 +122,7 @@ pub(crate) async fn watch(client: &mut Client, id: u64, format: Format) -> anyho
         interrupted = tokio::signal::ctrl_c() => {
             interrupted?;
             progress.line.clear();
-            let word = format!("replay {id} goes on without you: `redrive replays {id} --watch` shows it again");
+            let word = format!("replay {id} continues on the server: `redrive replays {id} --watch` shows it again");
             anstream::eprintln!("{}", style::dim(word));
             return Ok(ExitCode::SUCCESS);
         }
@@ -136,7 +135,7 @@ pub(crate) async fn watch(client: &mut Client, id: u64, format: Format) -> anyho
     Ok(if all_is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Goes on until the replay halts or ends; a server that went away is waited for.
+/// Reconnects to a server that went away.
 async fn follow(client: &mut Client, id: u64, progress: &mut ReplayProgress) -> anyhow::Result<ReplayJson> {
     let ask = ClientRequest::get(format!("/v1/replays/{id}/progress?until=halt"));
     let mut lines = client.lines(&ask).await?;
@@ -144,12 +143,12 @@ async fn follow(client: &mut Client, id: u64, progress: &mut ReplayProgress) -> 
         if let Some(last) = until_silent(lines, progress).await {
             return Ok(last);
         }
-        progress.say("the server has gone away; the replay goes on when it is back");
+        progress.say("connection to the server lost; the replay resumes when the server is back");
         lines = client.lines_again(&ask, PAUSE_BETWEEN_TRIES).await?;
     }
 }
 
-/// The last state of a replay that is over; none if the stream broke off before.
+/// The final state; `None` if the stream broke off.
 async fn until_silent(mut lines: ResponseLines, progress: &mut ReplayProgress) -> Option<ReplayJson> {
     let mut last: Option<ReplayJson> = None;
     while let Ok(Some(line)) = lines.next().await {
@@ -161,7 +160,7 @@ async fn until_silent(mut lines: ResponseLines, progress: &mut ReplayProgress) -
     last.filter(|replay| !matches!(replay.state, ReplayState::Gathering | ReplayState::Running))
 }
 
-/// Progress on standard error: a line that is written over in a terminal, a line now and then elsewhere.
+/// Progress on standard error: one overwritten line in a terminal, else periodic lines.
 struct ReplayProgress {
     line: ProgressLine,
     is_quiet: bool,
@@ -183,7 +182,7 @@ impl ReplayProgress {
         let per_second = (took > 0.5).then(|| done.saturating_sub(before) as f64 / took);
         if let Some(columns) = self.line.columns() {
             self.line.show(&text::progress(shown, per_second, columns));
-        } else if !self.is_quiet && now.duration_since(self.told_at) >= TELL_EVERY {
+        } else if !self.is_quiet && now.duration_since(self.told_at) >= PROGRESS_EVERY {
             self.told_at = now;
             anstream::eprintln!("replay {}: {}", shown.id, text::progress_words(shown, per_second));
         }

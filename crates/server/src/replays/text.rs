@@ -1,4 +1,4 @@
-//! Replays: what one would come to, how far one is, and how it ended.
+//! Terminal output of replays: preview, progress and result.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -14,30 +14,25 @@ use crate::terminal::moment::{ago, moment, rough};
 use crate::terminal::table::{Cell, CellAlign, FactList, Table};
 use crate::terminal::{cut, next_steps, plain, queue_name, style};
 
-/// The widest bar of progress, whatever the terminal, and what stands beside it.
 const BAR_COLUMNS_MAX: usize = 30;
 
 const BAR_TEXT_COLUMNS: usize = 70;
 
-/// Longer words on what is replayed are cut.
 const WHAT_COLUMNS_MAX: usize = 70;
 
-/// Causes that a survey lists.
 const CAUSES_MAX: usize = 10;
 
-/// Letters that are answered for.
 const fn done(replay: &ReplayJson) -> u64 {
     replay.delivered + replay.failed + replay.left
 }
 
-/// One line on a replay.
 pub(crate) fn line(replay: &ReplayJson) -> String {
     let ReplayJson { id, state, total, .. } = replay;
     let what = cut(&plain(&replay.what), WHAT_COLUMNS_MAX);
     let how_far = format!("{} of {}", show_count(done(replay)), counted(*total, "letter"));
     let cure = match state {
-        ReplayState::Stopped => format!("; `redrive replays {id}` tells why, and how it goes on"),
-        ReplayState::Paused => format!("; `redrive replays {id} resume` lets it go on"),
+        ReplayState::Stopped => format!("; `redrive replays {id}` shows why"),
+        ReplayState::Paused => format!("; `redrive replays {id} resume` resumes it"),
         ReplayState::Gathering | ReplayState::Running | ReplayState::Cancelled | ReplayState::Done => {
             String::new()
         }
@@ -55,15 +50,14 @@ fn state(state: ReplayState) -> Cell {
     }
 }
 
-/// Replays under each other, the latest first.
 pub(crate) fn list(replays: &[ReplayJson], now: Timestamp, columns: Option<usize>) -> String {
     if replays.is_empty() {
-        return "nothing was replayed yet\n".to_owned();
+        return "no replays yet\n".to_owned();
     }
     let right = CellAlign::Right;
     let mut table =
         Table::new(&[right, CellAlign::Left, right, right, right, right, CellAlign::Left, CellAlign::Left]);
-    table.head(&["NO", "STATE", "LETTERS", "DELIVERED", "FAILED", "LEFT ALONE", "BEGAN", "WHAT"]);
+    table.head(&["NO", "STATE", "LETTERS", "DELIVERED", "FAILED", "SKIPPED", "STARTED", "SELECTION"]);
     for replay in replays {
         table.push(vec![
             Cell::bold(replay.id.to_string()),
@@ -79,7 +73,6 @@ pub(crate) fn list(replays: &[ReplayJson], now: Timestamp, columns: Option<usize
     table.within(columns).text()
 }
 
-/// A replay with all there is to say.
 pub(crate) fn page(replay: &ReplayJson, now: Timestamp) -> String {
     let title = style::bold(format!("replay {}", replay.id));
     let mut out = format!("{title}  {}\n", plain(&replay.what));
@@ -89,19 +82,19 @@ pub(crate) fn page(replay: &ReplayJson, now: Timestamp) -> String {
         let cause = format!("a letter failed again (failure group {})", plain(&stop.fingerprint));
         facts.push("because", Cell::plain(cause), "");
     }
-    facts.push("began", Cell::plain(moment(replay.created_at)), ago(replay.created_at, now));
+    facts.push("started", Cell::plain(moment(replay.created_at)), ago(replay.created_at, now));
     facts.push("pace", Cell::plain(pace(replay)), "");
     if let Some(to) = &replay.to {
-        facts.push("goes to", Cell::plain(plain(to)), "instead of where the letters came from");
+        facts.push("target", Cell::plain(plain(to)), "instead of the original service");
     }
     facts.text("note", replay.note.as_deref());
     facts.count("letters", replay.total);
     facts.count("delivered", replay.delivered);
     facts.count("failed again", replay.failed);
-    let left = "one before them in their session failed, or they are no longer dead";
+    let left = "an earlier letter of their session failed, or they are no longer dead";
     let left = if replay.left > 0 { left } else { "" };
-    facts.push("left alone", Cell::plain(show_count(replay.left)), left);
-    facts.count("on their way", replay.in_flight);
+    facts.push("skipped", Cell::plain(show_count(replay.left)), left);
+    facts.count("in flight", replay.in_flight);
     let waiting = if replay.state == ReplayState::Cancelled { "not sent" } else { "to be sent" };
     facts.count(waiting, replay.waiting);
     out.push_str(&facts.lines());
@@ -111,19 +104,18 @@ pub(crate) fn page(replay: &ReplayJson, now: Timestamp) -> String {
 
 fn pace(replay: &ReplayJson) -> String {
     let rate = replay.rate.and_then(Rate::per_second);
-    let mut words =
-        vec![rate.map_or("as fast as deliveries go".to_owned(), |rate| format!("at most {rate}"))];
-    words.push(format!("{} at once", show_count(u64::from(replay.concurrency))));
+    let mut words = vec![rate.map_or("no rate limit".to_owned(), |rate| format!("at most {rate}"))];
+    words.push(format!("{} in flight at most", show_count(u64::from(replay.concurrency))));
     if replay.canary {
         words.push(match replay.wave {
-            None | Some(ReplayWave::None) => "canary: nothing sent yet".to_owned(),
-            Some(ReplayWave::First) => "canary: the first one".to_owned(),
-            Some(ReplayWave::Second) => "canary: ten".to_owned(),
-            Some(ReplayWave::Rest) => "canary: all the rest".to_owned(),
+            None | Some(ReplayWave::None) => "canary: not started".to_owned(),
+            Some(ReplayWave::First) => "canary: first letter".to_owned(),
+            Some(ReplayWave::Second) => "canary: ten letters".to_owned(),
+            Some(ReplayWave::Rest) => "canary: the rest".to_owned(),
         });
     }
     if replay.origin == ReplayOriginJson::Automatic {
-        words.push("begun by the rule book".to_owned());
+        words.push("started by the rule book".to_owned());
     }
     words.join(", ")
 }
@@ -132,15 +124,15 @@ fn steps(replay: &ReplayJson) -> Vec<(String, &'static str)> {
     let id = replay.id;
     match replay.state {
         ReplayState::Gathering | ReplayState::Running => vec![
-            (format!("redrive replays {id} --watch"), "shows how it goes on"),
-            (format!("redrive replays {id} pause"), "lets it send nothing more for now"),
+            (format!("redrive replays {id} --watch"), "shows its progress"),
+            (format!("redrive replays {id} pause"), "pauses it"),
         ],
-        ReplayState::Paused => resume_or_cancel(id, "lets it go on"),
+        ReplayState::Paused => resume_or_cancel(id, "resumes it"),
         ReplayState::Stopped => {
             let why = replay.stop.as_ref().map(|stop| {
-                (format!("redrive why {}", short_id(&stop.delivery)), "tells why the letter failed again")
+                (format!("redrive why {}", short_id(&stop.delivery)), "shows why the letter failed again")
             });
-            why.into_iter().chain(resume_or_cancel(id, "lets it go on, once the cause is mended")).collect()
+            why.into_iter().chain(resume_or_cancel(id, "resumes it, once the cause is fixed")).collect()
         }
         ReplayState::Done if replay.failed > 0 => {
             vec![("redrive dlq list --tier poison".to_owned(), "shows the letters that failed again")]
@@ -152,11 +144,10 @@ fn steps(replay: &ReplayJson) -> Vec<(String, &'static str)> {
 fn resume_or_cancel(id: u64, resumed: &'static str) -> Vec<(String, &'static str)> {
     vec![
         (format!("redrive replays {id} resume"), resumed),
-        (format!("redrive replays {id} cancel"), "ends it; what was not sent stays dead"),
+        (format!("redrive replays {id} cancel"), "cancels it; unsent letters stay dead"),
     ]
 }
 
-/// How a replay stands when nobody watches it any more.
 pub(crate) fn ending(replay: &ReplayJson) -> String {
     let ReplayJson { id, delivered, failed, left, .. } = replay;
     let mut parts = vec![format!("{} delivered", show_count(*delivered))];
@@ -164,11 +155,11 @@ pub(crate) fn ending(replay: &ReplayJson) -> String {
         parts.push(format!("{} failed again", show_count(*failed)));
     }
     if *left > 0 {
-        parts.push(format!("{} left alone", show_count(*left)));
+        parts.push(format!("{} skipped", show_count(*left)));
     }
-    // What was sent before the end still arrives or fails; the rest stays as it is.
+    // Letters in flight at the end still succeed or fail.
     let rest = match replay.state {
-        ReplayState::Cancelled => [(replay.waiting, "not sent"), (replay.in_flight, "on their way")],
+        ReplayState::Cancelled => [(replay.waiting, "not sent"), (replay.in_flight, "in flight")],
         ReplayState::Gathering
         | ReplayState::Running
         | ReplayState::Paused
@@ -189,7 +180,7 @@ pub(crate) fn ending(replay: &ReplayJson) -> String {
         ReplayState::Stopped => {
             let cause = replay.stop.as_ref().map(|stop| plain(&stop.fingerprint)).unwrap_or_default();
             format!(
-                "{} replay {id} has stopped by itself: a letter failed again (failure group {cause})\n  {counts}\n",
+                "{} replay {id} stopped: a letter failed again (failure group {cause})\n  {counts}\n",
                 style::error("✗")
             )
         }
@@ -203,24 +194,24 @@ pub(crate) fn ending(replay: &ReplayJson) -> String {
     out
 }
 
-/// The poison that a replay which has just begun does not touch; nothing if there is none.
+/// Empty if there is none.
 pub(crate) fn poison_left(begun: &ReplayJson) -> String {
     let (letters, them) = match begun.poison_left.unwrap_or(0) {
         0 => return String::new(),
         1 => ("1 poison letter matches too and is".to_owned(), "it"),
         count => (format!("{} match too and are", counted(count, "poison letter")), "them"),
     };
-    let word = format!("--include-poison --note TEXT sends {them} as well");
-    format!("{} {letters} left alone: {}\n", style::warning("!"), style::dim(word))
+    let word = format!("--include-poison --note TEXT includes {them}");
+    format!("{} {letters} skipped: {}\n", style::warning("!"), style::dim(word))
 }
 
-/// How far a replay is: a line that is written over and over.
+/// One line, to be overwritten.
 pub(crate) fn progress(replay: &ReplayJson, per_second: Option<f64>, columns: usize) -> String {
     let columns = columns.saturating_sub(BAR_TEXT_COLUMNS).min(BAR_COLUMNS_MAX);
     crate::terminal::progress::bar(done(replay), replay.total, columns, &progress_words(replay, per_second))
 }
 
-/// The same for those who read lines.
+/// The same for logs and pipes.
 pub(crate) fn progress_words(replay: &ReplayJson, per_second: Option<f64>) -> String {
     let rest = replay.total.saturating_sub(done(replay));
     let mut words = vec![
@@ -229,7 +220,7 @@ pub(crate) fn progress_words(replay: &ReplayJson, per_second: Option<f64>) -> St
         format!("{} to go", show_count(rest)),
     ];
     if replay.state == ReplayState::Gathering {
-        words.push("listing its letters".to_owned());
+        words.push("collecting letters".to_owned());
     }
     if let Some(rate) = per_second.filter(|rate| *rate > 0.0) {
         words.push(if rate < 10.0 { format!("{rate:.1}/s") } else { format!("{rate:.0}/s") });
@@ -241,17 +232,16 @@ pub(crate) fn progress_words(replay: &ReplayJson, per_second: Option<f64>) -> St
     words.join(", ")
 }
 
-/// What a replay would come to.
 pub(crate) fn survey(survey: &ReplaySurveyJson) -> String {
     let letters = match survey.letters {
-        0 => "no dead letter".to_owned(),
+        0 => "no dead letters".to_owned(),
         count => counted(count, "dead letter"),
     };
     let sessions = match survey.sessions {
         0 => String::new(),
         count => format!(", of {}", counted(count, "session")),
     };
-    let mut out = format!("{} would be sent again{sessions}\n", style::bold(letters));
+    let mut out = format!("{} to replay{sessions}\n", style::bold(letters));
     if !survey.by_cause.is_empty() {
         let mut table = Table::new(&[CellAlign::Left, CellAlign::Right, CellAlign::Left, CellAlign::Left]);
         table.head(&["  FAILURE GROUP", "COUNT", "SERVICE", "MESSAGE"]);
@@ -266,7 +256,7 @@ pub(crate) fn survey(survey: &ReplaySurveyJson) -> String {
         }
         out.push_str(&table.text());
         if survey.by_cause.len() > CAUSES_MAX {
-            let more = counted((survey.by_cause.len() - CAUSES_MAX) as u64, "more cause");
+            let more = counted((survey.by_cause.len() - CAUSES_MAX) as u64, "more group");
             let _ = writeln!(out, "  {}", style::dim(format!("… and {more}")));
         }
     }
@@ -280,16 +270,15 @@ pub(crate) fn survey(survey: &ReplaySurveyJson) -> String {
     }
     out.push_str(&left_out(survey));
     if survey.holding > 0 {
-        let they_hold = if survey.letters == 1 { "it holds" } else { "they hold" };
+        let they_hold = if survey.letters == 1 { "it blocks" } else { "they block" };
         let _ = writeln!(out, "  {they_hold} {}", counted(survey.holding, "session"));
     }
     if let Some(because) = &survey.refused_because {
-        let _ = writeln!(out, "{} it could not begin: {}", style::error("✗"), plain(because));
+        let _ = writeln!(out, "{} cannot start: {}", style::error("✗"), plain(because));
     }
     out
 }
 
-/// Letters that match and would not be sent.
 fn left_out(survey: &ReplaySurveyJson) -> String {
     let mut out = String::new();
     let more = if survey.letters > 0 { " more" } else { "" };
@@ -298,11 +287,14 @@ fn left_out(survey: &ReplaySurveyJson) -> String {
         let count = show_count(claim.count);
         let _ = writeln!(out, "  {} {count}{more} {belong} to replay {}", style::warning("!"), claim.replay);
     }
-    let (are, them) =
-        if survey.poison_left == 1 { ("is poison and stays", "it") } else { ("are poison and stay", "them") };
+    let (are, them) = if survey.poison_left == 1 {
+        ("is poison and skipped", "it")
+    } else {
+        ("are poison and skipped", "them")
+    };
     if survey.poison_left > 0 {
         let count = show_count(survey.poison_left);
-        let _ = writeln!(out, "  {count}{more} {are}: --include-poison sends {them} too");
+        let _ = writeln!(out, "  {count}{more} {are}: --include-poison includes {them}");
     }
     out
 }

@@ -1,8 +1,7 @@
-//! Judges how a service is, from a few signs: one word for the page, and why.
+//! Judges the health of a service: one word and the reason.
 //!
-//! The worst that is true is told: what keeps everything from starting before what fails, and what fails
-//! before what only lags. Healthy is only what was tried within the last minute, did not only fail, and has no
-//! dead letters.
+//! The worst condition wins: stopped before failing, failing before lagging. A service is healthy only if
+//! attempts of the last minute succeeded and it has no dead letters.
 
 use std::time::Duration;
 
@@ -16,50 +15,45 @@ use crate::deliveries::waits;
 use crate::services::json::HealthWord;
 use crate::terminal::moment::rough;
 
-/// Of fewer attempts, a part that failed says nothing; all of them say enough.
+/// With fewer attempts, only a failure of all counts.
 const ATTEMPTS_MIN: u64 = 5;
 
-/// One in so many failed attempts is failing.
 const FAILING_ONE_IN: u64 = 2;
 
-/// One in so many is degraded.
 const DEGRADED_ONE_IN: u64 = 20;
 
-/// What has waited for longer lags.
+/// Longer waits count as lag.
 const BACKLOG_MAX: Duration = Duration::from_mins(1);
 
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// What [`RecentFigures`] calls recent.
+/// The span of [`RecentFigures`].
 const RECENT: Duration = Duration::from_mins(15);
 
-/// What a service is judged by.
 #[derive(Clone, Debug)]
 pub(crate) struct ServiceSigns {
     pub paused_since: Option<Timestamp>,
     pub is_removed: bool,
-    /// Its rows of the rule book, and what holds each, by the engine.
+    /// Its rows, and what blocks each.
     pub rows: Vec<RowView>,
     pub lately: RecentFigures,
-    /// Attempts since the start, and those that failed: the latest of them are not in `lately` yet.
+    /// Since the start; the latest are not in `lately` yet.
     pub attempts: u64,
     pub failed: u64,
     pub waiting: u64,
-    /// Those of them that no row takes any more.
+    /// Deliveries that no row matches any more.
     pub without_rule: u64,
-    /// Open dead letters.
     pub dead: u64,
     pub oldest_waiting_at: Option<Timestamp>,
-    /// When the server started: before that nothing is known.
+    /// Nothing is known from before.
     pub started_at: Timestamp,
     pub now: Timestamp,
 }
 
-/// How a service is, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServiceVerdict {
     pub word: HealthWord,
-    /// In words, without the times.
+    /// Without times.
     pub why: String,
     pub since: Option<Timestamp>,
     pub until: Option<Timestamp>,
@@ -75,14 +69,12 @@ impl ServiceVerdict {
     }
 }
 
-/// How it is, and why.
 pub(crate) fn judge(signs: &ServiceSigns) -> ServiceVerdict {
     let stopped = stopped(signs);
     let trouble = stopped.or_else(|| failing(signs)).or_else(|| degraded(signs));
     trouble.unwrap_or_else(|| unconcerned(signs))
 }
 
-/// What keeps all of it from starting.
 fn stopped(signs: &ServiceSigns) -> Option<ServiceVerdict> {
     if let Some(since) = signs.paused_since {
         let paused = ServiceVerdict::new(HealthWord::Paused, "paused");
@@ -90,10 +82,10 @@ fn stopped(signs: &ServiceSigns) -> Option<ServiceVerdict> {
     }
     if signs.is_removed {
         let why = match signs.waiting {
-            0 => "not in the rule book any more".to_owned(),
+            0 => "no longer in the rule book".to_owned(),
             waiting => {
                 let waits = if waiting == 1 { "waits" } else { "wait" };
-                format!("not in the rule book any more, and {} {waits}", counted(waiting, "delivery"))
+                format!("no longer in the rule book, {} {waits}", counted(waiting, "delivery"))
             }
         };
         return Some(ServiceVerdict::new(HealthWord::Removed, why));
@@ -103,13 +95,12 @@ fn stopped(signs: &ServiceSigns) -> Option<ServiceVerdict> {
     Some(ServiceVerdict::waits(HealthWord::Held, waits::shown(first, None)))
 }
 
-/// Attempts and failures of the last minute. All that a young server counted is of it, the latest included.
+/// Of a young server all counts are included.
 fn last_minute(signs: &ServiceSigns) -> (u64, u64) {
     let is_young = signs.now.since(signs.started_at) <= MINUTE;
     if is_young { (signs.attempts, signs.failed) } else { (signs.lately.attempts, signs.lately.failed) }
 }
 
-/// The same of the last 15 minutes, and what to call them.
 fn recent(signs: &ServiceSigns) -> (u64, u64, &'static str) {
     if signs.now.since(signs.started_at) <= RECENT {
         return (signs.attempts, signs.failed, "since the server started");
@@ -148,12 +139,12 @@ fn degraded(signs: &ServiceSigns) -> Option<ServiceVerdict> {
     }
     if signs.without_rule > 0 {
         let waits = if signs.without_rule == 1 { "waits" } else { "wait" };
-        let why = format!("{} {waits} that no row takes any more", counted(signs.without_rule, "delivery"));
+        let why = format!("{} {waits} without a matching row", counted(signs.without_rule, "delivery"));
         return Some(ServiceVerdict::new(HealthWord::Degraded, why));
     }
     let waited = signs.oldest_waiting_at.filter(|_| signs.waiting > 0).map(|since| signs.now.since(since));
     if let Some(waited) = waited.filter(|waited| *waited > BACKLOG_MAX) {
-        let why = format!("the oldest delivery has waited for {}", rough(waited));
+        let why = format!("the oldest delivery has waited {}", rough(waited));
         return Some(ServiceVerdict::new(HealthWord::Degraded, why));
     }
     (signs.dead > 0).then(|| {
@@ -162,7 +153,6 @@ fn degraded(signs: &ServiceSigns) -> Option<ServiceVerdict> {
     })
 }
 
-/// How one is that nothing speaks against.
 fn unconcerned(signs: &ServiceSigns) -> ServiceVerdict {
     let (attempts, failed) = last_minute(signs);
     match (attempts, failed) {
@@ -222,7 +212,6 @@ mod tests {
         Wait::BreakerOpen { dependency, until: at(5_030) }
     }
 
-    /// A service of which 100 attempts succeeded in the last minute.
     fn good() -> ServiceSigns {
         ServiceSigns {
             paused_since: None,
@@ -249,8 +238,8 @@ mod tests {
         let cases = [
             ("all succeeds",             good(),                                                             Healthy,  "all 100 attempts of the last minute succeeded"),
             ("paused before removed",    ServiceSigns { paused_since: paused, is_removed: true, ..good() },         Paused,   "paused"),
-            ("removed",                  ServiceSigns { is_removed: true, rows: vec![], ..good() },                 Removed,  "not in the rule book any more"),
-            ("removed, one waits",       ServiceSigns { is_removed: true, waiting: 1, ..good() },                   Removed,  "not in the rule book any more, and 1 delivery waits"),
+            ("removed",                  ServiceSigns { is_removed: true, rows: vec![], ..good() },                 Removed,  "no longer in the rule book"),
+            ("removed, one waits",       ServiceSigns { is_removed: true, waiting: 1, ..good() },                   Removed,  "no longer in the rule book, 1 delivery waits"),
             ("held before failing",      ServiceSigns { rows: held(), lately: lately(10, 10), ..good() },           Held,     "the circuit breaker of db is open"),
             ("one row of two is held",   ServiceSigns { rows: vec![row("mail", Some(open())), row("sms", None)], ..good() }, Degraded, "events of type mail wait: the circuit breaker of db is open"),
             ("half of it fails",         ServiceSigns { lately: lately(10, 5), ..good() },                          Failing,  "5 of 10 attempts in the last minute failed"),
@@ -262,8 +251,8 @@ mod tests {
             ("one in twenty",            ServiceSigns { lately: lately(20, 1), ..good() },                          Degraded, "1 of 20 attempts in the last minute failed"),
             ("one in twenty-one",        ServiceSigns { lately: lately(21, 1), ..good() },                          Healthy,  "1 of 21 attempts in the last minute failed"),
             ("a backlog of a minute",    ServiceSigns { waiting: 1, oldest_waiting_at: Some(at(4_940)), ..good() }, Healthy,  "all 100 attempts of the last minute succeeded"),
-            ("a second longer",          ServiceSigns { waiting: 1, oldest_waiting_at: Some(at(4_939)), ..good() }, Degraded, "the oldest delivery has waited for 61s"),
-            ("no row takes what waits",  ServiceSigns { waiting: 9, without_rule: 2, ..good() },                    Degraded, "2 deliveries wait that no row takes any more"),
+            ("a second longer",          ServiceSigns { waiting: 1, oldest_waiting_at: Some(at(4_939)), ..good() }, Degraded, "the oldest delivery has waited 61s"),
+            ("no row takes what waits",  ServiceSigns { waiting: 9, without_rule: 2, ..good() },                    Degraded, "2 deliveries wait without a matching row"),
             ("a dead letter",            ServiceSigns { dead: 1, ..good() },                                        Degraded, "1 dead letter is open"),
             ("failing before letters",   ServiceSigns { dead: 9, lately: lately(9, 9), ..good() },                  Failing,  "all 9 attempts in the last minute failed"),
         ];

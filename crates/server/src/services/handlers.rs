@@ -30,11 +30,11 @@ use crate::deliveries::waits;
 use crate::services::condition::{ServiceSigns, ServiceVerdict, judge};
 use crate::services::json::{ServiceJson, ServiceRowJson, ServicesResponse};
 
-/// Nothing of a service starts from now on; what waits stays.
+/// Pauses a service: no attempt starts, deliveries wait.
 #[utoipa::path(
     post, path = "/v1/services/{service}/pause", operation_id = "pauseService", tag = "operating",
-    params(("service" = String, Path, description = "a service of the rule book, or one that still has deliveries", example = "billing")),
-    responses((status = 200, description = "it is so", body = EmptyResponse))
+    params(("service" = String, Path, description = "a service in the rule book, or one that still has deliveries", example = "billing")),
+    responses((status = 200, description = "the service is paused", body = EmptyResponse))
 )]
 pub(crate) async fn pause(app: App, caller: ApiCaller, PathName(service): PathName) -> ApiResult {
     caller.check_service(&service)?;
@@ -42,11 +42,11 @@ pub(crate) async fn pause(app: App, caller: ApiCaller, PathName(service): PathNa
     reply::ok(&json!({}))
 }
 
-/// A service that was paused goes on.
+/// Resumes a paused service.
 #[utoipa::path(
     post, path = "/v1/services/{service}/resume", operation_id = "resumeService", tag = "operating",
-    params(("service" = String, Path, description = "a service of the rule book, or one that still has deliveries", example = "billing")),
-    responses((status = 200, description = "it is so", body = EmptyResponse))
+    params(("service" = String, Path, description = "a service in the rule book, or one that still has deliveries", example = "billing")),
+    responses((status = 200, description = "the service is resumed", body = EmptyResponse))
 )]
 pub(crate) async fn resume(app: App, caller: ApiCaller, PathName(service): PathName) -> ApiResult {
     caller.check_service(&service)?;
@@ -54,7 +54,7 @@ pub(crate) async fn resume(app: App, caller: ApiCaller, PathName(service): PathN
     reply::ok(&json!({}))
 }
 
-/// A service of the book, or one that still has deliveries.
+/// A service of the rule book, or one that still has deliveries.
 async fn known(app: &App, caller: &ApiCaller, name: &str) -> Result<ServiceName, ApiError> {
     let book = app.node.book();
     if let Some(service) = book.service(name) {
@@ -66,12 +66,12 @@ async fn known(app: &App, caller: &ApiCaller, name: &str) -> Result<ServiceName,
     gone.cloned().ok_or_else(|| {
         let names = book.sections().services.iter().map(|service| service.name.to_string());
         let names: Vec<_> = names.filter(|name| caller.sees(name)).collect();
-        let message = format!("there is no service `{name}`");
+        let message = format!("no service `{name}`");
         ApiError::new(ApiCode::ServiceNotFound, message).with("services", names)
     })
 }
 
-/// All that services are judged by, at one moment.
+/// All figures that services are judged by, at one moment.
 pub(crate) struct ServiceFigures {
     pub at: Timestamp,
     pub started_at: Timestamp,
@@ -79,7 +79,7 @@ pub(crate) struct ServiceFigures {
     pub counts: StoreCounts,
     pub oldest: BTreeMap<QueueName, Oldest>,
     pub lately: BTreeMap<Arc<QueueName>, RecentFigures>,
-    /// The causes of the dead letters of each service.
+    /// Causes of dead letters by service.
     pub causes: BTreeMap<ServiceName, BTreeSet<Fingerprint>>,
 }
 
@@ -99,7 +99,6 @@ impl ServiceFigures {
         Ok(Self { at, started_at, snapshot, counts, oldest, lately, causes })
     }
 
-    /// What a queue is judged by.
     pub(crate) fn signs(&self, queue: &QueueName) -> ServiceSigns {
         let view = self.snapshot.queues.iter().find(|view| *view.name == *queue);
         let held = view.and_then(|view| view.held);
@@ -123,7 +122,6 @@ impl ServiceFigures {
         }
     }
 
-    /// What was counted of a queue since the start.
     pub(crate) fn tally_of(&self, queue: &QueueName) -> AttemptTally {
         self.snapshot.figures.queues.get(queue).map(QueueFigures::total).unwrap_or_default()
     }
@@ -136,7 +134,7 @@ impl ServiceFigures {
         self.oldest.get(queue)?.waiting_since
     }
 
-    /// Queues that the book has no more, and that still have something.
+    /// Queues that left the rule book but still have deliveries or letters.
     pub(crate) fn removed(&self) -> impl Iterator<Item = &QueueName> {
         let removed = self.snapshot.queues.iter().filter(|view| view.held == Some(HeldQueue::Removed));
         removed.map(|view| &*view.name).filter(|name| {
@@ -150,24 +148,23 @@ impl ServiceFigures {
 /// Services and their channels, in the order of the rule book.
 #[utoipa::path(
     get, path = "/v1/services", operation_id = "services", tag = "operating",
-    responses((status = 200, description = "all that there are, and those that have gone and still have something", body = ServicesResponse))
+    responses((status = 200, description = "all services, including removed ones that still have deliveries or dead letters", body = ServicesResponse))
 )]
 pub(crate) async fn list(app: App, caller: ApiCaller) -> ApiResult {
-    let look = ServiceFigures::of(&app).await?;
+    let reading = ServiceFigures::of(&app).await?;
     let book = app.node.book();
     let mut services: Vec<ServiceJson> = Vec::new();
     for (queue, rules) in rules(&book) {
         if caller.sees(queue.service.as_str()) {
-            services.push(shown(&look, &queue, &rules));
+            services.push(shown(&reading, &queue, &rules));
         }
     }
-    for queue in look.removed().filter(|queue| caller.sees(queue.service.as_str())) {
-        services.push(shown(&look, queue, &[]));
+    for queue in reading.removed().filter(|queue| caller.sees(queue.service.as_str())) {
+        services.push(shown(&reading, queue, &[]));
     }
     VisibleAddresses::for_caller(&caller, &book).ok(&ServicesResponse { services })
 }
 
-/// The rules of every queue, in the order of the book.
 fn rules(book: &RuleBook) -> Vec<(QueueName, Vec<Resolved<'_>>)> {
     let sections = book.sections();
     let mut all: Vec<(QueueName, Vec<Resolved<'_>>)> = Vec::new();
@@ -183,13 +180,13 @@ fn rules(book: &RuleBook) -> Vec<(QueueName, Vec<Resolved<'_>>)> {
     all
 }
 
-fn shown(look: &ServiceFigures, queue: &QueueName, rules: &[Resolved<'_>]) -> ServiceJson {
+fn shown(reading: &ServiceFigures, queue: &QueueName, rules: &[Resolved<'_>]) -> ServiceJson {
     let needs: BTreeSet<DependencyName> = rules.iter().map(|rule| rule.rule.dependency.clone()).collect();
-    let signs = look.signs(queue);
+    let signs = reading.signs(queue);
     let ServiceVerdict { word, why, since, until } = judge(&signs);
-    let counts = look.counts_of(queue);
-    let figures = look.snapshot.figures.queues.get(queue);
-    let (tally, nothing) = (look.tally_of(queue), Sketch::default());
+    let counts = reading.counts_of(queue);
+    let figures = reading.snapshot.figures.queues.get(queue);
+    let (tally, nothing) = (reading.tally_of(queue), Sketch::default());
     let took = figures.map_or(&nothing, |figures| &figures.took_finely);
     let first = rules.first();
     let target = first.map(|rule| &rule.target.endpoint);

@@ -1,4 +1,4 @@
-//! Services as they are shown, and how it has been.
+//! JSON of services.
 
 use redrive_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -12,75 +12,76 @@ pub(crate) struct ServicesResponse {
     pub services: Vec<ServiceJson>,
 }
 
-/// A service, or one of its channels: how it is, and what the rule book says of it.
+/// A service or one of its channels: health, figures and rules.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ServiceJson {
     pub service: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
-    /// Where it is reached: the kind, and the address without credentials.
+    /// Kind and address of the target, without credentials.
     pub target: String,
-    /// The dependencies that its rows need.
+    /// Dependencies of its rows.
     pub depends_on: Vec<String>,
     pub health: HealthWord,
-    /// Why it is judged so, without the times.
+    /// Why it has this health, without times.
     pub why: String,
-    /// Since when that is so, where it is known.
+    /// Start of that condition, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why_since: Option<Timestamp>,
-    /// Until when that is so, where it is known.
+    /// End of that condition, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why_until: Option<Timestamp>,
     /// Deliveries that have not ended.
     pub waiting: u64,
-    /// Those of them that wait for another of their session.
+    /// Deliveries waiting for another of their session.
     pub behind: u64,
-    /// Those of them that no row takes any more, and those behind these in their sessions.
+    /// Deliveries that no row matches any more, and those behind them.
     #[serde(default)]
     pub without_rule: u64,
-    /// When the event was accepted whose delivery has waited for longest.
+    /// When the event of the oldest waiting delivery was accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest_waiting_at: Option<Timestamp>,
-    /// Deliveries that arrived since the server started.
+    /// Successful deliveries since the server started.
     pub delivered: u64,
-    /// Dead letters that there are.
+    /// Current dead letters.
     pub dead: u64,
     /// Attempts since the server started.
     pub attempts: u64,
-    /// Those of them that failed.
+    /// Failed attempts.
     pub failed: u64,
-    /// Those of them that are followed by another.
+    /// Failed attempts followed by a retry.
     pub retried: u64,
-    /// The time that half of the attempts did not exceed.
+    /// Median duration of attempts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p50_ms: Option<f64>,
-    /// The time that 99 of 100 did not exceed.
+    /// 99th percentile of durations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_ms: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused_since: Option<Timestamp>,
-    /// Whether deliveries of a session keep their order.
+    /// Whether deliveries of a session stay in order.
     pub order: String,
-    /// Calls that its dependencies allow at once, if they are not many.
+    /// Maximum calls in flight by its dependencies, if low.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_flight_max: Option<u32>,
-    /// Which events it takes, and how.
+    /// Its rules.
     pub rows: Vec<ServiceRowJson>,
 }
 
-/// How a service is, the worst first.
+/// Health of a service, worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum HealthWord {
-    /// A person or a rule has paused it.
+    /// Paused by a person or a rule.
     Paused,
-    /// The rule book has it no more.
+    /// Removed from the rule book.
     Removed,
-    /// An open circuit breaker, a dependency that asked callers to wait, or the store keeps all of it waiting.
+    /// All deliveries wait for an open circuit breaker, a dependency that asked callers to wait, or the
+    /// store.
     Held,
     /// At least half of the attempts of the last minute failed, or all of the last 15 minutes.
     Failing,
-    /// Some attempts failed, some rows are held, it is behind, or it has dead letters.
+    /// Some attempts failed, some rows are blocked, it lags, or it has dead letters.
     Degraded,
     /// No attempt ended in the last minute.
     Idle,
@@ -94,16 +95,16 @@ pub(crate) struct ServiceRowJson {
     /// The event type, or a pattern.
     #[serde(rename = "type")]
     pub event_type: String,
-    /// Where it stands in the rule book.
+    /// Its line in the rule book.
     pub line: u32,
-    /// What follows on a failure that may pass, in words.
+    /// The retry policy for transient failures, in words.
     pub retry: String,
-    /// How long the first attempt may take.
+    /// Timeout of the first attempt.
     pub timeout_ms: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub criticality: Option<String>,
     pub subscription: String,
-    /// What holds all deliveries of the row, if anything does.
+    /// What blocks all deliveries of the row, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<WaitJson>,
 }

@@ -1,6 +1,4 @@
-//! Whether a service that was named is there: of a misspelt one nothing is ever found, and nothing ails it.
-//!
-//! It is asked only where nothing was found, since a service that has something is there.
+//! Detects misspelt service names, when a query for one found nothing.
 
 use std::path::Path;
 
@@ -15,7 +13,6 @@ use crate::client::{Client, ClientRequest};
 use crate::services::json::ServicesResponse;
 use crate::terminal::plain;
 
-/// Refuses a name that no service of the server has, nor one of its channels.
 pub(crate) async fn check(client: &mut Client, name: Option<&str>) -> anyhow::Result<()> {
     let Some(name) = name.filter(|name| !is_own(name)) else { return Ok(()) };
     let found: ServicesResponse = client.json(&ClientRequest::get("/v1/services")).await?;
@@ -27,7 +24,7 @@ pub(crate) async fn check(client: &mut Client, name: Option<&str>) -> anyhow::Re
     refuse_unless(name, &known, "")
 }
 
-/// Refuses a name that neither the folder nor the book knows.
+/// Refuses a name that neither the folder nor the rule book has.
 pub(crate) fn check_in(
     folder: &Path,
     reader: &dyn StoreReader,
@@ -52,5 +49,5 @@ fn refuse_unless(name: &str, known: &[String], place: &str) -> anyhow::Result<()
     if known.iter().any(|known| known == name) {
         return Ok(());
     }
-    bail!("there is no service `{}`{place}: {}", plain(name), suggest(name, known.iter().map(String::as_str)))
+    bail!("no service `{}`{place}: {}", plain(name), suggest(name, known.iter().map(String::as_str)))
 }

@@ -1,4 +1,4 @@
-//! `redrive pause` and `redrive resume`: whether anything of a service may start.
+//! `redrive pause` and `redrive resume`.
 
 use clap::Args;
 use serde_json::json;
@@ -8,7 +8,6 @@ use crate::client::ClientRequest;
 use crate::client::address::segment;
 use crate::terminal::{plain, print, shell_word, style};
 
-/// Which service is meant.
 #[derive(Debug, Args)]
 pub(crate) struct ServiceArgs {
     /// The service
@@ -21,12 +20,12 @@ pub(crate) async fn pause(args: &ServiceArgs) -> anyhow::Result<()> {
     post_command(args, "pause").await?;
     let resume = style::bold(format!("redrive resume {}", shell_word(&args.service)));
     let service = style::bold(plain(&args.service));
-    print(&format!("{} {service} is paused: what comes for it waits until `{resume}`\n", style::good("✓")))
+    print(&format!("{} {service} paused; deliveries wait until `{resume}`\n", style::good("✓")))
 }
 
 pub(crate) async fn resume(args: &ServiceArgs) -> anyhow::Result<()> {
     post_command(args, "resume").await?;
-    print(&format!("{} {} goes on\n", style::good("✓"), style::bold(plain(&args.service))))
+    print(&format!("{} {} resumed\n", style::good("✓"), style::bold(plain(&args.service))))
 }
 
 async fn post_command(args: &ServiceArgs, command: &str) -> anyhow::Result<()> {

@@ -1,4 +1,5 @@
-//! Services and rows that the rule book no longer has while deliveries wait for them: handlers and `redrive removed`.
+//! Services and rows removed from the rule book while deliveries wait for them: handlers and `redrive
+//! removed`.
 
 use clap::{Args, Subcommand};
 use redrive_core::engine::QueueName;
@@ -20,7 +21,8 @@ use crate::client::address::segment;
 use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{next_steps, plain, print, print_as, queue_name, shell_word, style};
 
-/// Shows services and rows that left the rule book while deliveries wait for them; ends those, or sends them elsewhere.
+/// Shows services and rows that were removed from the rule book while deliveries wait; dead-letters or moves
+/// those deliveries.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -30,10 +32,10 @@ Examples:
   redrive removed move billing --to payments
   redrive removed dead-letter billing --limit 25 --note 'billing is gone for good'
 
-A service that stays in the rule book and loses a row is listed too, with the deliveries that no row takes.
-What comes back into the rule book gets what waits for it, and nothing has to be done.
+Services that lost a row are listed too, with the deliveries that no row matches.
+Deliveries resume by themselves once their service or row is back in the rule book.
 
-Exit code: 0 done, 1 the rule book has a row for all that waits, or not the other service, 2 wrong use, 3 no server."
+Exit code: 0 done, 1 nothing to do, or unknown target service, 2 wrong use, 3 no server."
 )]
 pub(crate) struct RemovedArgs {
     #[command(subcommand)]
@@ -44,60 +46,59 @@ pub(crate) struct RemovedArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RemovedCommand {
-    /// Shows services and rows that the rule book has no more and that deliveries wait for
+    /// Lists removed services and rows with waiting deliveries
     List(ViewArgs),
-    /// Turns what waits for a removed service or row into dead letters (`SERVICE_REMOVED`, `RULE_REMOVED`), the oldest first
+    /// Turns deliveries of a removed service or row into dead letters (`SERVICE_REMOVED`, `RULE_REMOVED`),
+    /// oldest first
     DeadLetter(RemovedTargetArgs),
-    /// Sends what waits for a removed service or row to another service, each session in its order
+    /// Moves deliveries of a removed service or row to another service, in session order
     Move(RemovedMoveArgs),
 }
 
-/// Whose deliveries go where.
 #[derive(Debug, Args)]
 pub(crate) struct RemovedMoveArgs {
-    /// The service that gets them, or one of its channels
+    /// The service, or channel, that receives them
     #[arg(long, value_name = "SERVICE[/CHANNEL]")]
     pub(crate) to: String,
     #[command(flatten)]
     pub(crate) of: RemovedTargetArgs,
 }
 
-/// Which deliveries.
 #[derive(Debug, Args)]
 pub(crate) struct RemovedTargetArgs {
-    /// The service that was removed or has lost rows, or one of its channels
+    /// The service that was removed or lost rows, or one of its channels
     #[arg(value_name = "SERVICE[/CHANNEL]")]
     pub(crate) service: String,
-    /// So many at most
+    /// Maximum number of deliveries
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<u64>,
-    /// Why; for the audit
+    /// The reason, for the audit log
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,
     #[command(flatten)]
     pub(crate) server: ServerArgs,
 }
 
-/// Deliveries that one request takes out at most, so that its answer comes in time.
+/// Per request, so that its answer comes in time.
 const AT_ONCE_MAX: u64 = 5_000;
 
-/// What waits for a removed service becomes dead letters.
+/// Dead-letters the deliveries of a removed service.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DeadLetterRemovedRequest {
-    /// The channel of the service, if it is one's.
+    /// The channel, if any.
     #[schema(min_length = 1, max_length = 200, pattern = "^[A-Za-z0-9_.:-]+$")]
     channel: Option<String>,
-    /// So many at most; 5,000 in one request.
+    /// Maximum number; at most 5,000 in one request.
     #[serde(default, deserialize_with = "number")]
     limit: Option<u64>,
-    /// For the audit.
+    /// The reason, for the audit log.
     #[serde(default, deserialize_with = "note")]
     #[schema(min_length = 1, max_length = 1000)]
     note: Option<String>,
 }
 
-/// Another service for what waits for a removed one.
+/// Another service for the deliveries of a removed one.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct MoveTo {
     /// The other service, or `service/channel`.
@@ -105,9 +106,9 @@ pub(crate) struct MoveTo {
     to: String,
 }
 
-/// What waits for a removed service goes to another.
+/// Moves the deliveries of a removed service.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "it describes two types that are read as one object")]
+#[expect(dead_code, reason = "describes two types that are read as one object")]
 struct MoveRemovedRequest {
     #[serde(flatten)]
     to: MoveTo,
@@ -115,10 +116,10 @@ struct MoveRemovedRequest {
     which: DeadLetterRemovedRequest,
 }
 
-/// Services that deliveries wait for though the rule book has them no more, or has no row that takes these events.
+/// Removed services, and services with removed rows, for which deliveries wait.
 #[utoipa::path(
     get, path = "/v1/removed", operation_id = "removedServices", tag = "operating",
-    responses((status = 200, description = "all of them, with how many deliveries wait", body = RemovedResponse))
+    responses((status = 200, description = "removed services with counts of waiting deliveries", body = RemovedResponse))
 )]
 pub(crate) async fn list(app: App, caller: ApiCaller) -> ApiResult {
     let waiting = app.node.removed_waiting().await?;
@@ -132,13 +133,13 @@ pub(crate) async fn list(app: App, caller: ApiCaller) -> ApiResult {
     reply::ok(&RemovedResponse { removed: theirs.map(shown).collect() })
 }
 
-/// Turns what waits for a removed service into dead letters (`SERVICE_REMOVED`), or what no row of a service takes
-/// (`RULE_REMOVED`), the oldest first.
+/// Turns deliveries of a removed service (`SERVICE_REMOVED`), or those that no row matches (`RULE_REMOVED`),
+/// into dead letters, oldest first.
 #[utoipa::path(
     post, path = "/v1/removed/{service}/dead-letter", operation_id = "deadLetterRemoved", tag = "operating",
-    params(("service" = String, Path, description = "a service that the rule book has no more, or that has lost rows", example = "billing", min_length = 1, max_length = 200, pattern = "^[A-Za-z0-9_.:-]+$")),
+    params(("service" = String, Path, description = "a service that was removed from the rule book or lost rows", example = "billing", min_length = 1, max_length = 200, pattern = "^[A-Za-z0-9_.:-]+$")),
     request_body = DeadLetterRemovedRequest,
-    responses((status = 200, description = "how many are dead letters now; none when nothing is left to do", body = ReassignResponse))
+    responses((status = 200, description = "number dead-lettered; 0 when none is left", body = ReassignResponse))
 )]
 pub(crate) async fn dead_letter(
     app: App,
@@ -149,12 +150,12 @@ pub(crate) async fn dead_letter(
     reassign(app, caller, &service, wanted, Destination::DeadLetters).await
 }
 
-/// Sends what waits for a removed service, or what no row of it takes, to another service, each session in its order.
+/// Moves deliveries of a removed service, or those that no row matches, to another service, in session order.
 #[utoipa::path(
     post, path = "/v1/removed/{service}/move", operation_id = "moveRemoved", tag = "operating",
-    params(("service" = String, Path, description = "a service that the rule book has no more, or that has lost rows", example = "billing", min_length = 1, max_length = 200, pattern = "^[A-Za-z0-9_.:-]+$")),
+    params(("service" = String, Path, description = "a service that was removed from the rule book or lost rows", example = "billing", min_length = 1, max_length = 200, pattern = "^[A-Za-z0-9_.:-]+$")),
     request_body = MoveRemovedRequest,
-    responses((status = 200, description = "how many wait for the other service now; none when nothing is left to do", body = ReassignResponse))
+    responses((status = 200, description = "number moved; 0 when none is left", body = ReassignResponse))
 )]
 pub(crate) async fn move_elsewhere(
     app: App,
@@ -189,35 +190,35 @@ async fn reassign(
     reply::ok(&ReassignResponse { done, left, unwanted, busy })
 }
 
-/// All of them that deliveries wait for.
+/// Removed services with waiting deliveries.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct RemovedResponse {
     pub removed: Vec<RemovedJson>,
 }
 
-/// A service, or one of its channels, that the rule book has no more, or that has no row for what waits.
+/// A removed service or channel, or one without a row for its waiting deliveries.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct RemovedJson {
     pub service: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
-    /// Deliveries that wait for it.
+    /// Waiting deliveries.
     pub waiting: u64,
-    /// The rule book has the service: only rows of it are gone, and these deliveries are of their events.
+    /// The service still exists; only rows were removed.
     #[serde(default)]
     pub in_book: bool,
 }
 
-/// What became of deliveries that waited for a removed service.
+/// Result for the deliveries of a removed service.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ReassignResponse {
-    /// Dead letters now, or on their way to the other service.
+    /// Deliveries dead-lettered or moved.
     pub done: u64,
-    /// Deliveries that still wait for the removed service.
+    /// Deliveries that still wait.
     pub left: u64,
-    /// Those of them that the other service takes no events of.
+    /// Of those, deliveries whose events the other service has no rule for.
     pub unwanted: u64,
-    /// Those of them whose attempts are running, or that an open replay sends.
+    /// Of those, deliveries with a running attempt or in an open replay.
     pub busy: u64,
 }
 
@@ -231,7 +232,7 @@ pub(crate) async fn run(args: &RemovedArgs) -> anyhow::Result<()> {
         }
         Some(RemovedCommand::Move(args)) => {
             let done = request_reassign(&args.of, "move", Some(&args.to)).await?;
-            print(&words(done, &format!("sent to {}", plain(&args.to))))
+            print(&words(done, &format!("moved to {}", plain(&args.to))))
         }
     }
 }
@@ -249,7 +250,7 @@ fn page(found: &RemovedResponse) -> String {
     table.head(&["SERVICE", "WAITING", "REMOVED"]);
     for removed in &found.removed {
         let queue = queue_name(&removed.service, removed.channel.as_deref());
-        let what = if removed.in_book { "rows that took these events" } else { "the service" };
+        let what = if removed.in_book { "rows for these events" } else { "the service" };
         table.push(vec![
             Cell::bold(queue),
             Cell::plain(show_count(removed.waiting)),
@@ -258,13 +259,13 @@ fn page(found: &RemovedResponse) -> String {
     }
     let first = shell_word(&queue_name(&first.service, first.channel.as_deref()));
     let steps = [
-        (format!("redrive removed move {first} --to SERVICE"), "sends what waits to another service"),
-        (format!("redrive removed dead-letter {first}"), "turns what waits into dead letters"),
+        (format!("redrive removed move {first} --to SERVICE"), "moves its deliveries to another service"),
+        (format!("redrive removed dead-letter {first}"), "turns its deliveries into dead letters"),
     ];
     table.text() + &next_steps(&steps)
 }
 
-/// Asks again and again until nothing more is done: one request does a bounded part.
+/// Repeats bounded requests until nothing more is done.
 async fn request_reassign(
     of: &RemovedTargetArgs,
     act: &str,
@@ -298,10 +299,10 @@ fn words(done: ReassignResponse, became: &str) -> String {
     }
     let mut why = Vec::new();
     if unwanted > 0 {
-        why.push(format!("{} of a type that the other service does not take", show_count(unwanted)));
+        why.push(format!("{} of a type that the other service has no rule for", show_count(unwanted)));
     }
     if busy > 0 {
-        why.push(format!("{} with an attempt or a replay under way", show_count(busy)));
+        why.push(format!("{} with a running attempt or replay", show_count(busy)));
     }
     if !why.is_empty() {
         text += &format!(": {}", why.join(", "));

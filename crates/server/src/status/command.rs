@@ -1,4 +1,4 @@
-//! `redrive status`: how a server is, once or for as long as somebody watches.
+//! `redrive status`: the state of a server, once or continuously.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -17,15 +17,14 @@ use crate::status::text;
 use crate::status::watch::StatusWatch;
 use crate::terminal::{print, print_as, style};
 
-/// How often a server may be looked at.
 const EVERY_MIN: Duration = Duration::from_millis(100);
 
 fn parse_every(text: &str) -> Result<Duration, String> {
     let every = parse_duration(text).map_err(|error| error.to_string())?;
-    if every < EVERY_MIN { Err("look every 100ms at most".to_owned()) } else { Ok(every) }
+    if every < EVERY_MIN { Err("the interval must be at least 100ms".to_owned()) } else { Ok(every) }
 }
 
-/// Shows how a running server is: what waits, what is dead, which breakers are open.
+/// Shows the state of a running server: queues, dead letters, open breakers.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -33,38 +32,35 @@ Examples:
   redrive status --watch
   redrive status --format json --server http://redrive.internal:7373
 
-While it watches, a terminal shows one page that changes, with rates since the last look; elsewhere a page \
-follows the other. A server that goes away is waited for, and Ctrl-C ends it.
+With --watch, a terminal shows one page that updates, with rates; other outputs get page after \
+                        page. If the server goes away, it waits; Ctrl-C stops it.
 
 Exit code: 0 shown, 1 refused, 2 wrong use, 3 no server.")]
 pub(crate) struct StatusArgs {
-    /// Looks again and again
+    /// Updates continuously
     #[arg(long)]
     pub(crate) watch: bool,
-    /// How often to look
+    /// Update interval
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_every, requires = "watch")]
     pub(crate) every: Duration,
     #[command(flatten)]
     pub(crate) view: ViewArgs,
 }
 
-/// Another screen for as long as it lasts, without a cursor, on which long lines end at the edge.
+/// Alternate screen, hidden cursor, no line wrap.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
 
-/// The old screen, as it was.
 const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
 
-/// To the first place of the screen.
 const HOME: &str = "\x1b[H";
 
-/// Nothing more in this line, or on this screen.
 const REST_OF_LINE: &str = "\x1b[K";
 
 const REST_OF_SCREEN: &str = "\x1b[J";
 
 pub(crate) async fn run(args: &StatusArgs) -> anyhow::Result<()> {
     let mut client = args.view.client()?;
-    // A server that was never there is told at once; only one that went away is waited for.
+    // Only a server that was reached before is waited for.
     let (shape, now) = client.timed_json(&ClientRequest::get("/v1/status")).await?;
     if !args.watch {
         return print_as(args.view.format, &shape, || text::page(&shape, client.address(), None, now));
@@ -76,7 +72,6 @@ pub(crate) async fn run(args: &StatusArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Shows one look after the other until somebody stops it.
 async fn watch(
     args: &StatusArgs,
     client: &mut Client,
@@ -111,13 +106,9 @@ async fn watch(
     }
 }
 
-/// Where it is shown.
 enum StatusOutput {
-    /// One page that changes, in place of the terminal's own.
     Screen(StatusScreen),
-    /// One page after the other.
     Roll,
-    /// One object a line.
     Objects,
 }
 
@@ -144,9 +135,8 @@ impl StatusOutput {
         }
     }
 
-    /// Says that the server is away.
     fn wait(&self, address: &Address) -> anyhow::Result<()> {
-        let words = style::warning(format!("the server has gone away; waiting for {address} …"));
+        let words = style::warning(format!("connection to the server lost; waiting for {address} …"));
         match self {
             Self::Screen(_) => StatusScreen::draw(&format!("{words}\n")),
             Self::Roll | Self::Objects => {
@@ -157,7 +147,7 @@ impl StatusOutput {
     }
 }
 
-/// A screen that is given back, however this ends.
+/// Restores the terminal on drop.
 struct StatusScreen;
 
 impl StatusScreen {
@@ -177,7 +167,7 @@ impl StatusScreen {
             command(&format!("{REST_OF_LINE}\n"))?;
         }
         if hidden > 0 {
-            print(&style::dim(format!("… {} more lines than fit", hidden + 1)))?;
+            print(&style::dim(format!("… {} more lines", hidden + 1)))?;
         }
         command(REST_OF_SCREEN)?;
         Ok(())
@@ -186,12 +176,12 @@ impl StatusScreen {
 
 impl Drop for StatusScreen {
     fn drop(&mut self) {
-        // A terminal that is gone needs nothing back.
+        // The terminal may be gone.
         let _ = command(LEAVE);
     }
 }
 
-/// Tells the terminal what to do. What strips colours for those who want none must not strip this.
+/// Bypasses the writer that strips colours.
 fn command(text: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())?;

@@ -19,15 +19,15 @@ use crate::status::json::{
 };
 use crate::webhooks::json::SourceStatus;
 
-/// How often the figures are looked at until nothing seems stranded, and how long apart.
-const LOOKS_MAX: usize = 10;
+/// Retries until no delivery seems stranded, and their interval.
+const READINGS_MAX: usize = 10;
 
-const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
+const READ_AGAIN_AFTER: Duration = Duration::from_millis(10);
 
-/// How the server is, or the services that the key is bound to.
+/// State of the server, or of the services that the key is bound to.
 #[utoipa::path(
     get, path = "/v1/status", operation_id = "status", tag = "operating",
-    responses((status = 200, description = "services, dependencies and what needs a hand", body = Status))
+    responses((status = 200, description = "services, dependencies and current problems", body = Status))
 )]
 pub(crate) async fn status(app: App, caller: ApiCaller) -> ApiResult {
     let status = with_letters(&app.node, &caller, read_status(&app).await?).await?;
@@ -40,19 +40,18 @@ pub(crate) async fn status(app: App, caller: ApiCaller) -> ApiResult {
             let sources = app.hooks.status().into_iter().chain(read).collect();
             Status { sources, degraded, firing: alerts::handlers::firing(&app.node), ..status }
         }
-        // What is of the whole server is not told to a key for a part of it.
+        // Keys bound to services do not see server-wide figures.
         Some(services) => part_of(status, services, &app.node.book()),
     };
     VisibleAddresses::for_caller(&caller, &app.node.book()).ok(&shown)
 }
 
-/// Adds how each service is, in the words of the list of services.
-fn with_health(look: &ServiceFigures, status: Status) -> Status {
+fn with_health(reading: &ServiceFigures, status: Status) -> Status {
     let judged = |service: ServiceStatus| {
-        let view = look.snapshot.queues.iter().find(|view| view.name.to_string() == service.name());
+        let view = reading.snapshot.queues.iter().find(|view| view.name.to_string() == service.name());
         let judgement = view.filter(|view| !is_own(view.name.service.as_str()));
         let Some(ServiceVerdict { word, why, since, until }) =
-            judgement.map(|view| judge(&look.signs(&view.name)))
+            judgement.map(|view| judge(&reading.signs(&view.name)))
         else {
             return service;
         };
@@ -61,9 +60,9 @@ fn with_health(look: &ServiceFigures, status: Status) -> Status {
     Status { services: status.services.into_iter().map(judged).collect(), ..status }
 }
 
-/// How the server is, without what dead letters and sources are up to.
+/// Without dead letters and sources.
 pub(crate) async fn read_status(app: &App) -> Result<Status, ApiError> {
-    let (status, stranded) = until_nothing_is_stranded(|| look(app)).await?;
+    let (status, stranded) = until_nothing_is_stranded(|| reading(app)).await?;
     Ok(Status {
         stranded,
         archive: app.archivist.status(app.node.now()).map(archive_json),
@@ -73,29 +72,27 @@ pub(crate) async fn read_status(app: &App) -> Result<Status, ApiError> {
     })
 }
 
-async fn look(app: &App) -> Result<(Status, u64), ApiError> {
+async fn reading(app: &App) -> Result<(Status, u64), ApiError> {
     let counts = app.node.read(|reader| reader.counts()).await?;
     let snapshot = app.snapshot().await?;
     Ok((status_json(&app.node, &snapshot, &counts), stranded(&snapshot, &counts)))
 }
 
-/// The last of some looks, with how many deliveries are stranded.
+/// Repeats a reading until no delivery seems stranded.
 ///
-/// The store and the engine are asked one after the other, and what happens in between looks stranded for a
-/// moment. What really is stays so: it is in every look, and a look without it is right.
-pub(crate) async fn until_nothing_is_stranded<T, E, ServiceFigures>(
-    look: impl Fn() -> ServiceFigures,
-) -> Result<(T, u64), E>
+/// Store and engine are read one after the other, so a delivery between the two seems stranded for a moment;
+/// a real one is in every reading.
+pub(crate) async fn until_nothing_is_stranded<T, E, R>(reading: impl Fn() -> R) -> Result<(T, u64), E>
 where
-    ServiceFigures: Future<Output = Result<(T, u64), E>>,
+    R: Future<Output = Result<(T, u64), E>>,
 {
-    let (mut seen, mut stranded) = look().await?;
-    for _ in 1..LOOKS_MAX {
+    let (mut seen, mut stranded) = reading().await?;
+    for _ in 1..READINGS_MAX {
         if stranded == 0 {
             break;
         }
-        tokio::time::sleep(LOOK_AGAIN_AFTER).await;
-        let (again, left) = look().await?;
+        tokio::time::sleep(READ_AGAIN_AFTER).await;
+        let (again, left) = reading().await?;
         (seen, stranded) = (again, stranded.min(left));
     }
     Ok((seen, stranded))

@@ -1,11 +1,10 @@
-//! Whether it works, and whether it takes events: for those who restart servers, and for those who send to
-//! them.
+//! Liveness and readiness.
 //!
-//! Liveness asks nothing but that the engine answers: what is wrong outside is not mended by a restart.
-//! Readiness is about events alone: a server whose targets are all down still takes them, and is degraded.
+//! Liveness checks only that the engine answers: a restart does not fix outside failures. Readiness is about
+//! accepting events: a server whose targets are all down is ready but degraded.
 //!
-//! Invariants: neither asks for a key, so neither names a service, a dependency or a secret to those who may
-//! not read; and the store is asked once a second at most, however often anybody asks.
+//! Invariants: neither needs a key, so neither names a service, dependency or secret to callers who may not
+//! read; the store is read at most once a second.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,41 +30,38 @@ use crate::status::handlers;
 use crate::status::json::{DegradedJson, HealthJson, ReadinessJson, Status};
 use crate::terminal::{plain, print};
 
-/// Says whether a running server works, by its exit code: for containers and scripts.
+/// Checks a running server, by exit code: for containers and scripts.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   redrive health
   redrive health --ready
 
-Neither needs a key; with one that may read everything, names are told beside counts.
+No key is needed; with one that may read everything, names are shown.
 
-Exit code: 0 it does, 1 it does not, 2 wrong use, 3 no server.")]
+Exit code: 0 healthy, 1 not, 2 wrong use, 3 no server.")]
 pub(crate) struct HealthArgs {
-    /// Asks whether it takes events, and what is wrong though it does
+    /// Checks whether it accepts events, and lists problems
     #[arg(long)]
     pub(crate) ready: bool,
     #[command(flatten)]
     pub(crate) server: ServerArgs,
 }
 
-/// How long a look at everything is good for.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// How long a look may take; probes give up after a second by default.
-const LOOK_WITHIN: Duration = Duration::from_millis(800);
+/// Probes time out after a second by default.
+const CHECK_WITHIN: Duration = Duration::from_millis(800);
 
-/// How long the engine may take to say that it is there.
 const LIVE_WITHIN: Duration = Duration::from_secs(5);
 
-/// What the last look found, and when.
 #[derive(Default)]
 pub(crate) struct HealthMemo(Mutex<Option<(Instant, Arc<Vec<HealthProblem>>)>>);
 
-/// Whether it works.
+/// Liveness.
 #[utoipa::path(
     get, path = "/healthz", operation_id = "health", tag = "operating",
-    responses((status = 200, description = "it does", body = HealthJson))
+    responses((status = 200, description = "the server is alive", body = HealthJson))
 )]
 pub(crate) async fn live(app: App) -> ApiResult {
     match tokio::time::timeout(LIVE_WITHIN, app.node.snapshot()).await {
@@ -75,19 +71,19 @@ pub(crate) async fn live(app: App) -> ApiResult {
     }
 }
 
-/// Whether it takes events, and what is wrong with it though it does.
+/// Readiness, with current problems.
 ///
-/// Names are told to whoever may read everything; others hear how many there are.
+/// Names are shown to callers who may read everything; others see counts.
 #[utoipa::path(
     get, path = "/readyz", operation_id = "ready", tag = "operating",
-    responses((status = 200, description = "it does", body = ReadinessJson))
+    responses((status = 200, description = "the server accepts events", body = ReadinessJson))
 )]
 pub(crate) async fn ready(app: App, peer: Option<Extension<Peer>>, headers: HeaderMap) -> ApiResult {
     let peer = peer.map(|Extension(peer)| peer);
     let reads_all = access::reads_all(&app, &headers, peer.as_ref()).await?;
-    let names = if reads_all { NameDetail::Told } else { NameDetail::Counted };
+    let names = if reads_all { NameDetail::Named } else { NameDetail::Counted };
     let mut health = app.node.health();
-    // The door closes before the node does.
+    // Ingress closes before the node does.
     health.stopping |= *app.closing.borrow();
     let blockers = blockers(&health);
     if let Some(first) = blockers.first() {
@@ -102,18 +98,17 @@ pub(crate) async fn ready(app: App, peer: Option<Extension<Peer>>, headers: Head
     reply::ok(&readiness)
 }
 
-/// All that is wrong with a server that is as this status says, with names.
 pub(crate) fn degraded(app: &App, status: &Status) -> Vec<DegradedJson> {
     let health = app.node.health();
     let all = [blockers(&health), remarks(&health), down_sources(&app.node), troubles(status)].concat();
-    shown(&all, NameDetail::Told)
+    shown(&all, NameDetail::Named)
 }
 
-/// What is wrong by the last look, which is made anew if it is too old.
+/// Cached for a second.
 async fn read_health(app: &App) -> Arc<Vec<HealthProblem>> {
     let mut memo = app.health.0.lock().await;
     if let Some((at, troubles)) = memo.as_ref()
-        && at.elapsed() < LOOK_EVERY
+        && at.elapsed() < CHECK_EVERY
     {
         return Arc::clone(troubles);
     }
@@ -122,32 +117,29 @@ async fn read_health(app: &App) -> Arc<Vec<HealthProblem>> {
     troubles
 }
 
-/// What is wrong by a look, which may fail or take too long.
-async fn judged(look: impl Future<Output = Result<Status, ApiError>>) -> Vec<HealthProblem> {
-    match tokio::time::timeout(LOOK_WITHIN, look).await {
+/// A failed or slow reading is a problem, too.
+async fn judged(reading: impl Future<Output = Result<Status, ApiError>>) -> Vec<HealthProblem> {
+    match tokio::time::timeout(CHECK_WITHIN, reading).await {
         Ok(Ok(status)) => troubles(&status),
         Ok(Err(_)) => vec![HealthProblem::new(HealthProblemKind::StoreUnread)],
         Err(_) => vec![HealthProblem::new(HealthProblemKind::StoreSlow)],
     }
 }
 
-/// Whether names may be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NameDetail {
-    Told,
+    Named,
     Counted,
 }
 
-/// Something that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct HealthProblem {
     kind: HealthProblemKind,
-    /// What it is about, and more of it in words: for those who may read.
+    /// Name and detail, for callers who may read.
     about: Option<String>,
     since: Option<Timestamp>,
 }
 
-/// The kinds of what may be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum HealthProblemKind {
     Stopping,
@@ -174,31 +166,31 @@ enum HealthProblemKind {
 }
 
 impl HealthProblemKind {
-    /// Its name for machines, what is said of one, and of several.
+    /// Code, text for one, text for several.
     #[rustfmt::skip]
     const fn words(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::Stopping        => ("stopping", "the server is shutting down", ""),
-            Self::StoreFailing    => ("store-failing", "the store takes no writes", ""),
+            Self::StoreFailing    => ("store-failing", "the store accepts no writes", ""),
             Self::DiskShort       => ("disk-short", "the disk is nearly full", ""),
             Self::StoreSlow       => ("store-slow", "the store is slow", ""),
             Self::StoreUnread     => ("store-unread", "the store cannot be read", ""),
-            Self::BookRefused     => ("book-refused", "a rule book was refused, and the old one holds", ""),
+            Self::BookRefused     => ("book-refused", "invalid rule book rejected, the previous one stays active", ""),
             Self::Stranded        => ("stranded", "deliveries are unknown to the engine", ""),
             Self::BreakerOpen     => ("breaker-open", "a breaker is open", "breakers are open"),
             Self::ServicePaused   => ("service-paused", "a service is paused", "services are paused"),
-            Self::ServiceRemoved  => ("service-removed", "deliveries wait for a service removed from the rule book", "services that the rule book has no more have deliveries waiting"),
-            Self::RuleRemoved     => ("rule-removed", "deliveries wait without a matching row in their service", "services have deliveries waiting that no row takes any more"),
-            Self::SecretStale     => ("secret-stale", "a secret cannot be fetched, and the last value serves", "secrets cannot be fetched, and their last values serve"),
+            Self::ServiceRemoved  => ("service-removed", "deliveries wait for a service removed from the rule book", "services removed from the rule book have waiting deliveries"),
+            Self::RuleRemoved     => ("rule-removed", "deliveries wait without a matching row in their service", "services have waiting deliveries without a matching row"),
+            Self::SecretStale     => ("secret-stale", "a secret cannot be fetched, its last value is used", "secrets cannot be fetched, their last values are used"),
             Self::SecretGone      => ("secret-gone", "a secret has no value", "secrets have no value"),
-            Self::IssuerStale     => ("issuer-stale", "the issuer's keys cannot be fetched, and the last ones serve", ""),
-            Self::IssuerGone      => ("issuer-gone", "the issuer's keys cannot be had, and tokens are refused", ""),
-            Self::ArchiveWaiting  => ("archive-waiting", "the archive takes nothing, and events wait for it", ""),
-            Self::ArchiveOpen     => ("archive-open", "the archive's breaker is open, and events are left out of it", ""),
+            Self::IssuerStale     => ("issuer-stale", "the issuer's keys cannot be fetched, the last ones are used", ""),
+            Self::IssuerGone      => ("issuer-gone", "the issuer's keys are unavailable, tokens are rejected", ""),
+            Self::ArchiveWaiting  => ("archive-waiting", "archive writes fail, events wait", ""),
+            Self::ArchiveOpen     => ("archive-open", "the archive's circuit breaker is open, events are not archived", ""),
             Self::ScheduleWaiting => ("schedule-waiting", "a schedule cannot emit", "schedules cannot emit"),
             Self::SourceDown      => ("source-down", "a source is not connected", "sources are not connected"),
             Self::SourceHeld      => ("source-held", "a source waits until its events are accepted", "sources wait until their events are accepted"),
-            Self::ReceiverDead    => ("receiver-dead", "a receiver could not be told of alerts", "receivers could not be told of alerts"),
+            Self::ReceiverDead    => ("receiver-dead", "an alert receiver is unreachable", "alert receivers are unreachable"),
         }
     }
 
@@ -217,20 +209,20 @@ impl HealthProblem {
     }
 }
 
-/// What keeps events out.
+/// Problems that prevent accepting events.
 fn blockers(health: &NodeHealth) -> Vec<HealthProblem> {
     let stopping = health.stopping.then(|| HealthProblem::new(HealthProblemKind::Stopping));
     let failing = health.store_failing.as_ref();
     let failing =
         failing.map(|(since, why)| HealthProblem::about(HealthProblemKind::StoreFailing, why, Some(*since)));
     let short = health.disk_short.map(|(since, short)| {
-        let about = format!("{} bytes are free, {} must be", short.free_bytes, short.needed_bytes);
+        let about = format!("{} bytes free, {} required", short.free_bytes, short.needed_bytes);
         HealthProblem::about(HealthProblemKind::DiskShort, about, Some(since))
     });
     [stopping, failing, short].into_iter().flatten().collect()
 }
 
-/// What a node knows of itself that keeps nothing out.
+/// Problems of the node that do not.
 fn remarks(health: &NodeHealth) -> Vec<HealthProblem> {
     let slow = health.store_slow.map(|(at, took)| {
         HealthProblem::about(
@@ -245,7 +237,7 @@ fn remarks(health: &NodeHealth) -> Vec<HealthProblem> {
     [slow, refused].into_iter().flatten().collect()
 }
 
-/// Sources that are not connected, or whose events are not accepted.
+/// Sources that are disconnected, or whose events are not accepted.
 fn down_sources(node: &Node) -> Vec<HealthProblem> {
     let down = node.sources().into_iter().filter_map(|(name, view)| {
         let (kind, why) = match view.state {
@@ -258,7 +250,6 @@ fn down_sources(node: &Node) -> Vec<HealthProblem> {
     down.collect()
 }
 
-/// What is wrong by the figures.
 fn troubles(status: &Status) -> Vec<HealthProblem> {
     let mut found = Vec::new();
     if status.stranded > 0 {
@@ -269,12 +260,12 @@ fn troubles(status: &Status) -> Vec<HealthProblem> {
         open.map(|dependency| HealthProblem::about(HealthProblemKind::BreakerOpen, &dependency.name, None)),
     );
     for service in status.services.iter().filter(|service| !service.removed) {
-        // A service is paused with all its channels, and told of once.
-        let is_told = |trouble: &HealthProblem| {
+        // A pause covers all channels and is shown once.
+        let is_known = |trouble: &HealthProblem| {
             trouble.kind == HealthProblemKind::ServicePaused
                 && trouble.about.as_ref() == Some(&service.service)
         };
-        if let Some(since) = service.paused_since.filter(|_| !found.iter().any(is_told)) {
+        if let Some(since) = service.paused_since.filter(|_| !found.iter().any(is_known)) {
             found.push(HealthProblem::about(HealthProblemKind::ServicePaused, &service.service, Some(since)));
         }
     }
@@ -331,9 +322,9 @@ fn troubles(status: &Status) -> Vec<HealthProblem> {
     found
 }
 
-/// As it is answered: one by one with names, or each kind with a count.
+/// One by one with names, or counts by kind.
 fn shown(troubles: &[HealthProblem], names: NameDetail) -> Vec<DegradedJson> {
-    if names == NameDetail::Told {
+    if names == NameDetail::Named {
         let words = |trouble: &HealthProblem| match &trouble.about {
             Some(about) => format!("{}: {about}", trouble.kind.one()),
             None => trouble.kind.one().to_owned(),
@@ -368,7 +359,7 @@ pub(crate) async fn run(args: &HealthArgs) -> anyhow::Result<()> {
     let mut client = args.server.client()?;
     if !args.ready {
         client.json::<serde_json::Value>(&ClientRequest::get("/healthz")).await?;
-        return print("it works\n");
+        return print("the server is alive\n");
     }
     let readiness: ReadinessJson = client.json(&ClientRequest::get("/readyz")).await?;
     print(&format!("{}\n", plain(&readiness.status)))?;
@@ -388,7 +379,7 @@ mod tests {
         Timestamp::from_nanos(seconds * 1_000_000_000)
     }
 
-    fn told(troubles: &[HealthProblem], names: NameDetail) -> Vec<String> {
+    fn texts(troubles: &[HealthProblem], names: NameDetail) -> Vec<String> {
         let lines = shown(troubles, names).into_iter();
         lines.map(|DegradedJson { what, why, since: _ }| format!("{what}: {why}")).collect()
     }
@@ -402,19 +393,18 @@ mod tests {
         #[rustfmt::skip]
         let cases = [
             ("all is well",  NodeHealth::default(),                                            vec![], vec![]),
-            ("failing",      NodeHealth { store_failing: failing, ..NodeHealth::default() },       vec!["store-failing: the store takes no writes: disk I/O error"], vec![]),
-            ("no room",      NodeHealth { disk_short: short, ..NodeHealth::default() },            vec!["disk-short: the disk is nearly full: 1 bytes are free, 2 must be"], vec![]),
+            ("failing",      NodeHealth { store_failing: failing, ..NodeHealth::default() },       vec!["store-failing: the store accepts no writes: disk I/O error"], vec![]),
+            ("no room",      NodeHealth { disk_short: short, ..NodeHealth::default() },            vec!["disk-short: the disk is nearly full: 1 bytes free, 2 required"], vec![]),
             ("at its end",   NodeHealth { stopping: true, ..NodeHealth::default() },               vec!["stopping: the server is shutting down"], vec![]),
             ("slow",         NodeHealth { store_slow: slow, ..NodeHealth::default() },             vec![], vec!["store-slow: the store is slow: a write took 2s"]),
-            ("an old book",  NodeHealth { book_refused: refused, ..NodeHealth::default() },        vec![], vec!["book-refused: a rule book was refused, and the old one holds: line 2"]),
+            ("an old book",  NodeHealth { book_refused: refused, ..NodeHealth::default() },        vec![], vec!["book-refused: invalid rule book rejected, the previous one stays active: line 2"]),
         ];
         for (name, health, unready, degraded) in cases {
-            assert_eq!(told(&blockers(&health), NameDetail::Told), unready, "{name}");
-            assert_eq!(told(&remarks(&health), NameDetail::Told), degraded, "{name}");
+            assert_eq!(texts(&blockers(&health), NameDetail::Named), unready, "{name}");
+            assert_eq!(texts(&remarks(&health), NameDetail::Named), degraded, "{name}");
         }
     }
 
-    /// A status in which all is well, but for this.
     fn status(more: &serde_json::Value) -> Status {
         let mut status = json!({
             "version": "0", "started_at": "2025-10-21T11:20:00Z", "book": "0", "calls_in_flight": 0, "events": 0,
@@ -430,7 +420,7 @@ mod tests {
 
     #[test]
     fn every_degraded_state_has_a_name() {
-        let ails = |state: &str| json!({ "name": "signing", "state": state, "since": "2025-10-21T11:20:00Z", "why": "away" });
+        let unfetched = |state: &str| json!({ "name": "signing", "state": state, "since": "2025-10-21T11:20:00Z", "why": "away" });
         let dependency =
             |state: &str| json!({ "dependencies": [{ "name": "shop", "breaker": state, "in_flight": 0 }] });
         let archive = |state: &str| json!({ "archive": { "state": state, "archived": 0, "skipped": 0, "behind_ms": 0 } });
@@ -460,20 +450,20 @@ mod tests {
             ("a removed service",  json!({ "services": [{ "service": "old", "waiting": 2, "delivered": 0, "dead": 0, "removed": true }] }),
                                                                                   vec!["service-removed: deliveries wait for a service removed from the rule book: old (2 waiting)"]),
             ("with nothing left",  json!({ "services": [{ "service": "old", "waiting": 0, "delivered": 0, "dead": 3, "removed": true }] }), vec![]),
-            ("an old secret",      json!({ "secrets": [ails("stale")] }),         vec!["secret-stale: a secret cannot be fetched, and the last value serves: signing"]),
-            ("no secret",          json!({ "secrets": [ails("gone")] }),          vec!["secret-gone: a secret has no value: signing"]),
-            ("old keys",           json!({ "issuer": ails("stale") }),            vec!["issuer-stale: the issuer's keys cannot be fetched, and the last ones serve: signing"]),
-            ("no keys",            json!({ "issuer": ails("gone") }),             vec!["issuer-gone: the issuer's keys cannot be had, and tokens are refused: signing"]),
-            ("an archive waits",   archive("waiting"),                            vec!["archive-waiting: the archive takes nothing, and events wait for it"]),
-            ("an archive is open", archive("open"),                               vec!["archive-open: the archive's breaker is open, and events are left out of it"]),
+            ("an old secret",      json!({ "secrets": [unfetched("stale")] }),         vec!["secret-stale: a secret cannot be fetched, its last value is used: signing"]),
+            ("no secret",          json!({ "secrets": [unfetched("gone")] }),          vec!["secret-gone: a secret has no value: signing"]),
+            ("old keys",           json!({ "issuer": unfetched("stale") }),            vec!["issuer-stale: the issuer's keys cannot be fetched, the last ones are used: signing"]),
+            ("no keys",            json!({ "issuer": unfetched("gone") }),             vec!["issuer-gone: the issuer's keys are unavailable, tokens are rejected: signing"]),
+            ("an archive waits",   archive("waiting"),                            vec!["archive-waiting: archive writes fail, events wait"]),
+            ("an archive is open", archive("open"),                               vec!["archive-open: the archive's circuit breaker is open, events are not archived"]),
             ("a schedule waits",   json!({ "schedules": [stuck] }),               vec!["schedule-waiting: a schedule cannot emit: daily"]),
             ("one by its times",   json!({ "schedules": [nameless] }),            vec!["schedule-waiting: a schedule cannot emit: 0 9 * * *"]),
-            ("nobody was told",    json!({ "services": [queue(OWN_SERVICE, Some("ops"), 1)] }),
-                                                                                  vec!["receiver-dead: a receiver could not be told of alerts: ops"]),
+            ("no receiver",        json!({ "services": [queue(OWN_SERVICE, Some("ops"), 1)] }),
+                                                                                  vec!["receiver-dead: an alert receiver is unreachable: ops"]),
             ("others were",        json!({ "services": [queue(OWN_SERVICE, Some("ops"), 0)] }), vec![]),
         ];
         for (name, more, expected) in cases {
-            assert_eq!(told(&troubles(&status(&more)), NameDetail::Told), expected, "{name}");
+            assert_eq!(texts(&troubles(&status(&more)), NameDetail::Named), expected, "{name}");
         }
     }
 
@@ -482,10 +472,10 @@ mod tests {
         let refused = async { Err(ApiError::internal()) };
         let hangs = std::future::pending::<Result<Status, ApiError>>();
         assert_eq!(
-            told(&judged(refused).await, NameDetail::Told),
+            texts(&judged(refused).await, NameDetail::Named),
             ["store-unread: the store cannot be read"]
         );
-        assert_eq!(told(&judged(hangs).await, NameDetail::Told), ["store-slow: the store is slow"]);
+        assert_eq!(texts(&judged(hangs).await, NameDetail::Named), ["store-slow: the store is slow"]);
         assert!(judged(async { Ok(status(&json!({}))) }).await.is_empty());
     }
 
@@ -501,8 +491,8 @@ mod tests {
             "secret-gone: a secret has no value: signing",
             "breaker-open: a breaker is open: mail",
         ];
-        assert_eq!(told(&troubles, NameDetail::Told), expected);
+        assert_eq!(texts(&troubles, NameDetail::Named), expected);
         let expected = ["breaker-open: 2 breakers are open", "secret-gone: a secret has no value"];
-        assert_eq!(told(&troubles, NameDetail::Counted), expected);
+        assert_eq!(texts(&troubles, NameDetail::Counted), expected);
     }
 }

@@ -1,4 +1,4 @@
-//! The JSON of status and health, and how it is made from the engine and the store.
+//! JSON of status and health, built from the engine and the store.
 
 use std::collections::BTreeMap;
 
@@ -28,112 +28,111 @@ use crate::replays::json::ReplayJson;
 use crate::services::json::HealthWord;
 use crate::webhooks::json::SourceStatus;
 
-/// Whether events are taken.
+/// Whether events are accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ReadinessJson {
-    /// `ready`, or `degraded` while something is wrong that keeps no event out.
+    /// `ready`, or `degraded` with problems that do not prevent accepting events.
     #[schema(pattern = "^(ready|degraded)$")]
     pub status: String,
-    /// What is wrong; empty when all is well.
+    /// Current problems.
     pub degraded: Vec<DegradedJson>,
 }
 
-/// Something that is wrong.
+/// A problem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct DegradedJson {
-    /// The kind, for machines: `breaker-open`, `secret-stale`, `book-refused` …
+    /// Its code: `breaker-open`, `secret-stale`, `book-refused` …
     pub what: String,
-    /// In words, with names for whoever may read everything.
+    /// In words, with names for callers who may read everything.
     pub why: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
 }
 
-/// How a server is.
+/// State of a server.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Status {
     pub version: String,
     pub started_at: Timestamp,
-    /// The hash of the rule book, as 16 hexadecimal digits.
+    /// Hash of the rule book, 16 hexadecimal digits.
     pub book: String,
     pub services: Vec<ServiceStatus>,
     pub dependencies: Vec<DependencyStatus>,
     pub calls_in_flight: usize,
-    /// The services that this is about, if the key is bound to some: of the rest of the server nothing is
-    /// told then.
+    /// The services covered, if the key is bound to some; server-wide figures are absent then.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bound_to: Vec<String>,
     /// Events of the whole server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<u64>,
-    /// Those that nobody wants.
+    /// Unrouted events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unrouted: Option<u64>,
-    /// In the store and unknown to the engine; always 0.
+    /// Deliveries in the store that the engine does not know; always 0.
     pub stranded: u64,
-    /// Dead letters that have failed a replay, or do not parse.
+    /// Dead letters that failed a replay, or do not parse.
     #[serde(default)]
     pub poison: u64,
-    /// Sessions that a dead letter holds.
+    /// Sessions blocked by a dead letter.
     #[serde(default)]
     pub held_sessions: u64,
     /// Deliveries that wait behind those.
     #[serde(default)]
     pub held_deliveries: u64,
-    /// Whether there may be more held sessions, and more behind them, than were counted.
+    /// Whether the counts of blocked sessions are lower bounds.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub held_at_least: bool,
-    /// Replays that are not over.
+    /// Open replays.
     #[serde(default)]
     pub replays: Vec<ReplayJson>,
-    /// How the calls of sources were answered.
+    /// Calls by source and answer.
     #[serde(default)]
     pub sources: Vec<SourceStatus>,
-    /// How the archive is, if the rule book has one.
+    /// State of the archive, if configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archive: Option<ArchiveJson>,
-    /// What the rule book wants done at times.
+    /// State of schedules.
     #[serde(default)]
     pub schedules: Vec<ScheduleStatus>,
-    /// Secrets that cannot be fetched; none when all is well.
+    /// Secrets that cannot be fetched.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<UnavailableJson>,
-    /// The issuer of tokens, if its keys cannot be fetched.
+    /// The token issuer, if its keys cannot be fetched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer: Option<UnavailableJson>,
-    /// What is wrong, as `/readyz` says it; empty when all is well.
+    /// Current problems, as in `/readyz`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub degraded: Vec<DegradedJson>,
-    /// Alerts that fire, in the order of the book.
+    /// Firing alerts, in the order of the rule book.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub firing: Vec<AlertView>,
 }
 
-/// Something that cannot be fetched.
+/// A value that cannot be fetched.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct UnavailableJson {
-    /// The secret's name in the rule book, or who issues the tokens.
+    /// Name of the secret in the rule book, or the token issuer.
     pub name: String,
-    /// `stale` while what was fetched before serves; `gone` while there is nothing to serve.
+    /// `stale` while an earlier value is used; `gone` without one.
     pub state: String,
     pub since: Timestamp,
-    /// Why, in words that show nothing of it.
+    /// The reason, without the secret.
     pub why: String,
 }
 
-/// How the archive is. Counts are since the server started.
+/// State of the archive. Counts are since the server started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ArchiveJson {
-    /// `well`; `waiting` while it takes nothing; `open` while its breaker is, and events are left out.
+    /// `well`; `waiting` while writes fail; `open` while its breaker is open and events are skipped.
     pub state: String,
-    /// When it is tried again.
+    /// Time of the next try.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_until: Option<Timestamp>,
-    /// Events that were written.
+    /// Events written.
     pub archived: u64,
-    /// Events that were left out.
+    /// Events skipped.
     pub skipped: u64,
-    /// How long ago the oldest event was accepted that is not in it yet, in milliseconds; 0 if all are.
+    /// Age of the oldest event not archived yet, in milliseconds; 0 if none.
     pub behind_ms: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
@@ -141,37 +140,36 @@ pub(crate) struct ArchiveJson {
     pub last_error_at: Option<Timestamp>,
 }
 
-/// How a schedule is.
+/// State of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ScheduleStatus {
-    /// The source's name; none for times at which dead letters are brought back.
+    /// Name of the source; absent for scheduled replays of dead letters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The type of its events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event_type: Option<String>,
     pub cron: String,
     pub zone: String,
-    /// The latest fire that is durable.
+    /// The latest durable fire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_fire: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_fire: Option<Timestamp>,
-    /// The same as clocks of the zone show it.
+    /// The same in the schedule's time zone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_fire_local: Option<String>,
-    /// Fires that are due and not durable.
+    /// Fires due and not durable yet.
     pub waiting: u64,
-    /// Missed fires that were caught up.
+    /// Missed fires caught up.
     pub caught_up: u64,
-    /// Missed fires that were not.
+    /// Missed fires skipped.
     pub lost: u64,
-    /// Why the last try failed, if it did.
+    /// Error of the last try, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
 }
 
-/// How a queue is.
+/// State of a queue.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ServiceStatus {
     pub service: String,
@@ -180,31 +178,31 @@ pub(crate) struct ServiceStatus {
     pub waiting: u64,
     pub delivered: u64,
     pub dead: u64,
-    /// Since when it is paused.
+    /// When it was paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused_since: Option<Timestamp>,
-    /// The rule book does not know it any more.
+    /// Removed from the rule book.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub removed: bool,
-    /// Deliveries that wait though no row takes them any more, with those behind them in their sessions.
+    /// Deliveries that no row matches any more, and those behind them.
     #[serde(default)]
     pub without_rule: u64,
-    /// How it is, as `/v1/services` says it.
+    /// Health, as in `/v1/services`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<HealthWord>,
-    /// Why it is judged so, without the times.
+    /// Why it has this health, without times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// Since when that is so, where it is known.
+    /// Start of that condition, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why_since: Option<Timestamp>,
-    /// Until when that is so, where it is known.
+    /// End of that condition, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why_until: Option<Timestamp>,
 }
 
 impl ServiceStatus {
-    /// The service, with its channel if it is one's.
+    /// `service` or `service/channel`.
     pub(crate) fn name(&self) -> String {
         match &self.channel {
             Some(channel) => format!("{}/{channel}", self.service),
@@ -213,7 +211,7 @@ impl ServiceStatus {
     }
 }
 
-/// How a dependency is.
+/// State of a dependency.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct DependencyStatus {
     pub name: String,
@@ -227,23 +225,22 @@ pub(crate) struct DependencyStatus {
 }
 
 impl DependencyStatus {
-    /// Whether its breaker holds calls back.
     pub(crate) fn is_broken(&self) -> bool {
         !matches!(self.breaker.as_str(), "closed" | "none")
     }
 }
 
-/// That it works.
+/// The server is alive.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct HealthJson {
     #[schema(pattern = "^ok$")]
     status: String,
 }
 
-/// Replays that are read at once to find the open ones.
+/// Page size when searching for open replays.
 pub(crate) const REPLAYS_PAGE: usize = 500;
 
-/// Held sessions that are counted; whether there are more is told.
+/// More are reported as a lower bound.
 const SESSIONS_MAX: usize = 10_000;
 
 pub(crate) fn status_json(node: &Node, snapshot: &Snapshot, counts: &StoreCounts) -> Status {
@@ -301,8 +298,7 @@ pub(crate) fn status_json(node: &Node, snapshot: &Snapshot, counts: &StoreCounts
     }
 }
 
-/// What of it concerns some services. Dependencies are theirs if one of their rules needs them, whoever else
-/// does; calls are those of all of them together.
+/// The part that concerns some services: dependencies that their rules need, with the calls of all services.
 pub(crate) fn part_of(status: Status, services: &[String], book: &RuleBook) -> Status {
     let is_theirs = |service: &str| services.iter().any(|name| name == service);
     let mut needed = declared(book);
@@ -328,13 +324,11 @@ pub(crate) fn part_of(status: Status, services: &[String], book: &RuleBook) -> S
     }
 }
 
-/// Something that cannot be fetched.
-pub(crate) fn unavailable_json((name, ailing): (String, UnavailableValue)) -> UnavailableJson {
-    let UnavailableValue { state, since, why } = ailing;
+pub(crate) fn unavailable_json((name, problem): (String, UnavailableValue)) -> UnavailableJson {
+    let UnavailableValue { state, since, why } = problem;
     UnavailableJson { name, state: state.as_str().to_owned(), since, why }
 }
 
-/// How the archive is.
 pub(crate) fn archive_json(status: ArchiveStatus) -> ArchiveJson {
     let ArchiveStatus { standing, archived, left_out, behind, last_error, is_stuck } = status;
     let (state, waits_until) = match standing {
@@ -376,7 +370,7 @@ fn schedule_json(view: &ScheduleView) -> ScheduleStatus {
     }
 }
 
-/// Adds what dead letters are up to, of those that the caller may see.
+/// Adds figures of the dead letters that the caller may see.
 pub(crate) async fn with_letters(
     node: &Node,
     caller: &ApiCaller,
@@ -406,12 +400,11 @@ pub(crate) async fn with_letters(
     })
 }
 
-/// How many replays are not over.
 pub(crate) fn open_replays_of(reader: &dyn StoreReader) -> Result<u64, StoreError> {
     Ok(open_replays(|before| reader.replays(before, REPLAYS_PAGE))?.len() as u64)
 }
 
-/// All replays that are not over, the latest first; the store keeps only so many of the others.
+/// Latest first.
 pub(crate) fn open_replays<E>(
     page: impl Fn(Option<ReplayId>) -> Result<Vec<ReplayView>, E>,
 ) -> Result<Vec<ReplayView>, E> {

@@ -1,11 +1,11 @@
-//! A live stream for pages: a pulse every second, and what happens, as server-sent events.
+//! Live stream for the dashboard: a pulse every second and activity, as server-sent events.
 //!
-//! One ticker looks for all listeners, and only while there are any: however many pages are open, the store
-//! and the engine are asked once a second. What a listener may see is cut out of that one look.
+//! One ticker serves all listeners and runs only while there are any, so store and engine are read once a
+//! second. Each listener gets the part that it may see.
 //!
-//! Invariants: at most [`LISTENERS_MAX`] pages listen, and as many others, of which no caller takes more than
-//! its share; nobody gets more than [`HAPPENINGS_PER_PULSE`] happenings
-//! between two pulses, and is told how many were left out; a stream ends when its key does.
+//! Invariants: at most [`LISTENERS_MAX`] dashboards and as many tails, with a limit per caller; at most
+//! [`ACTIVITIES_PER_PULSE`] activities between two pulses, with a count of those left out; a stream ends when
+//! its credential does.
 
 mod changes;
 
@@ -36,36 +36,30 @@ use crate::services::handlers::ServiceFigures;
 use crate::services::json::HealthWord;
 use crate::status::live::changes::{PulseBeat, PulseLayout};
 
-/// How often a pulse is told.
 const PULSE_EVERY: Duration = Duration::from_secs(1);
 
-/// Pages that may listen at once, and those beside them who hear of everything.
+/// Dashboards, and as many tails.
 const LISTENERS_MAX: usize = 64;
 
-/// How many of these one caller may have: a key or a token, or an address where callers have neither.
+/// Per key, token, or address without authentication.
 const LISTENERS_EACH_MAX: usize = 16;
 
-/// Happenings that one listener is told between two pulses.
-const HAPPENINGS_PER_PULSE: u32 = 50;
+/// Per listener.
+const ACTIVITIES_PER_PULSE: u32 = 50;
 
-/// How soon after the first look there is a pulse: rates need two looks, and whoever opens a page should not
-/// wait for a whole second.
+/// Rates need two readings; a new page should not wait a whole second.
 const FIRST_PULSE_AFTER: Duration = Duration::from_millis(100);
 
-/// How long a stream may be silent.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
-/// What a page waits before it comes back when the stream breaks.
 const RETRY_MS: u32 = 2_000;
 
-/// Where listeners meet the ticker.
 pub(crate) struct LiveHub {
-    /// The latest; none while nobody looks.
+    /// The latest; `None` while the ticker is stopped.
     beats: watch::Sender<Option<Arc<PulseBeat>>>,
     places: ListenerRoom,
-    /// Of those who hear of everything: each costs work for whatever happens.
+    /// Limited separately: each tail costs work for every activity.
     tails: ListenerRoom,
-    /// Whether the ticker runs.
     is_ticking: Mutex<bool>,
 }
 
@@ -76,13 +70,12 @@ impl Default for LiveHub {
     }
 }
 
-/// Room for listeners of one kind.
 struct ListenerRoom {
     all: Arc<Semaphore>,
     each: AddressLimiter,
 }
 
-/// A place that a listener has for as long as it listens.
+/// Held by a listener while it listens.
 pub(crate) struct ListenerPlace {
     _of_all: OwnedSemaphorePermit,
     _of_its_own: AddressSlot,
@@ -106,40 +99,38 @@ impl ListenerRoom {
         })?;
         let of_all = Arc::clone(&self.all).try_acquire_owned();
         let of_all = of_all.map_err(|_| {
-            ApiError::unavailable(format!("there are {LISTENERS_MAX} {what} already: close one of them"))
+            ApiError::unavailable(format!("limit of {LISTENERS_MAX} {what} reached: close one of them"))
         })?;
         Ok(ListenerPlace { _of_all: of_all, _of_its_own: its_own })
     }
 }
 
 impl LiveHub {
-    /// A place for a page.
     fn place(&self, caller: &ApiCaller, peer: Peer) -> Result<ListenerPlace, ApiError> {
         self.places.place(caller, peer, "live pages")
     }
 
-    /// A place for one who hears of everything.
     pub(crate) fn tail_place(&self, caller: &ApiCaller, peer: Peer) -> Result<ListenerPlace, ApiError> {
-        self.tails.place(caller, peer, "streams of happenings")
+        self.tails.place(caller, peer, "activity streams")
     }
 }
 
-/// How it is every second, and what happens, as it happens.
+/// Streams a pulse every second, and activity as it occurs.
 #[utoipa::path(
     get, path = "/v1/live", operation_id = "live", tag = "operating",
-    responses((status = 200, description = "server-sent events: `pulse` every second with a `Pulse`, and `happening` with a `Happening`, at most 50 a second", body = String, content_type = "text/event-stream"))
+    responses((status = 200, description = "server-sent events: `pulse` every second with a `Pulse`, and `activity` with an `ActivityLine`, at most 50 per second", body = String, content_type = "text/event-stream"))
 )]
 pub(crate) async fn live(app: App, Extension(peer): Extension<Peer>, caller: ApiCaller) -> ApiResult {
     let place = app.live.place(&caller, peer)?;
     let mut beats = app.live.beats.subscribe();
-    // Whoever comes between two pulses is told the latest at once.
+    // A new listener gets the latest pulse at once.
     beats.mark_changed();
     let listener = LiveListener {
         beats,
-        happenings: app.node.activities(),
+        activities: app.node.activities(),
         closing: app.closing.clone(),
         caller,
-        told: 0,
+        sent: 0,
         left_out: 0,
         first: VecDeque::from([format!("retry: {RETRY_MS}\n")]),
         app: app.clone(),
@@ -150,35 +141,34 @@ pub(crate) async fn live(app: App, Extension(peer): Extension<Peer>, caller: Api
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
         (header::CACHE_CONTROL, "no-store"),
-        // Proxies that collect answers would keep a page waiting.
+        // Buffering proxies would delay the stream.
         (header::HeaderName::from_static("x-accel-buffering"), "no"),
     ];
     Ok((headers, stream).into_response())
 }
 
-/// Somebody who listens.
 struct LiveListener {
     app: App,
     caller: ApiCaller,
     beats: watch::Receiver<Option<Arc<PulseBeat>>>,
-    happenings: broadcast::Receiver<Arc<ActivityLine>>,
+    activities: broadcast::Receiver<Arc<ActivityLine>>,
     closing: watch::Receiver<bool>,
-    /// Happenings that it was told since the last pulse.
-    told: u32,
-    /// Those that it was not.
+    /// Activities sent since the last pulse.
+    sent: u32,
+    /// Activities not sent since the last pulse.
     left_out: u64,
-    /// What it is told before anything else.
+    /// Messages to send before anything else.
     first: VecDeque<String>,
     _place: ListenerPlace,
 }
 
-/// The next message; none when the server stops, or would not let the listener in any more.
+/// `None` when the server stops or the caller's credential ends.
 async fn next(listener: &mut LiveListener) -> Option<String> {
     if let Some(first) = listener.first.pop_front() {
         return Some(first);
     }
     loop {
-        let heard = tokio::select! {
+        let received = tokio::select! {
             biased;
             _ = listener.closing.changed() => return None,
             changed = listener.beats.changed() => match (changed, listener.beats.borrow_and_update().clone()) {
@@ -186,8 +176,8 @@ async fn next(listener: &mut LiveListener) -> Option<String> {
                 (Ok(()), None) => continue,
                 (Err(_), _) => return None,
             },
-            happening = listener.happenings.recv() => match happening {
-                Ok(happening) => LiveMessage::Activity(happening),
+            activity = listener.activities.recv() => match activity {
+                Ok(activity) => LiveMessage::Activity(activity),
                 Err(RecvError::Lagged(missed)) => LiveMessage::Missed(missed),
                 Err(RecvError::Closed) => return None,
             },
@@ -196,16 +186,16 @@ async fn next(listener: &mut LiveListener) -> Option<String> {
         if !listener.caller.is_good(listener.app.node.now()) {
             return None;
         }
-        match heard {
+        match received {
             LiveMessage::Beat(beat) => {
                 let pulse = beat.pulse(&listener.caller, std::mem::take(&mut listener.left_out));
-                listener.told = 0;
+                listener.sent = 0;
                 return Some(message("pulse", &pulse));
             }
-            LiveMessage::Activity(happening) if !may_see_line(&listener.caller, &happening) => {}
-            LiveMessage::Activity(happening) if listener.told < HAPPENINGS_PER_PULSE => {
-                listener.told += 1;
-                return Some(message("happening", &*happening));
+            LiveMessage::Activity(activity) if !may_see_line(&listener.caller, &activity) => {}
+            LiveMessage::Activity(activity) if listener.sent < ACTIVITIES_PER_PULSE => {
+                listener.sent += 1;
+                return Some(message("activity", &*activity));
             }
             LiveMessage::Activity(_) => listener.left_out += 1,
             LiveMessage::Missed(missed) => listener.left_out += missed,
@@ -217,26 +207,25 @@ async fn next(listener: &mut LiveListener) -> Option<String> {
 enum LiveMessage {
     Beat(Arc<PulseBeat>),
     Activity(Arc<ActivityLine>),
-    /// So many were too quick.
+    /// The receiver lagged by this many.
     Missed(u64),
     Nothing,
 }
 
-/// A message but for the empty line that ends it. JSON is one line, whatever is in it.
+/// Without the empty line that ends it. JSON is always a single line.
 fn message(event: &str, data: &impl Serialize) -> String {
     let data = serde_json::to_string(data).expect("texts and numbers are always JSON");
     format!("event: {event}\ndata: {data}\n")
 }
 
-/// Sees to it that somebody looks for those who listen.
 fn start_ticking(app: &App) {
-    let mut is_ticking = app.live.is_ticking.lock().expect("nobody panics while holding it");
+    let mut is_ticking = app.live.is_ticking.lock().expect("no panic while holding the lock");
     if !std::mem::replace(&mut *is_ticking, true) {
         tokio::spawn(tick(app.clone()));
     }
 }
 
-/// Looks once a second, until nobody listens.
+/// Reads the figures once a second while there are listeners.
 async fn tick(app: App) {
     let mut ticks = tokio::time::interval(PULSE_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -246,74 +235,73 @@ async fn tick(app: App) {
     loop {
         tokio::select! {
             biased;
-            // Whatever becomes of it, nobody is let in any more.
+            // No listener is accepted any more.
             _ = closing.changed() => return,
             _ = ticks.tick() => {}
         }
         {
-            let mut is_ticking = app.live.is_ticking.lock().expect("nobody panics while holding it");
+            let mut is_ticking = app.live.is_ticking.lock().expect("no panic while holding the lock");
             if app.live.beats.receiver_count() == 0 {
                 *is_ticking = false;
                 app.live.beats.send_replace(None);
                 return;
             }
         }
-        // A look that fails is left out; listeners hear that the server is alive all the same.
-        let Ok(look) = ServiceFigures::of(&app).await else { continue };
+        // A failed reading skips a pulse; keep-alives continue.
+        let Ok(reading) = ServiceFigures::of(&app).await else { continue };
         let book = app.node.book();
         if layout.hash != book.hash() {
             layout = PulseLayout::of(&book);
         }
         if let Some(before) = &before {
-            let beat = PulseBeat::between(before, &look, &layout, &app.node.alerts());
+            let beat = PulseBeat::between(before, &reading, &layout, &app.node.alerts());
             app.live.beats.send_replace(Some(Arc::new(beat)));
         } else {
             ticks.reset_after(FIRST_PULSE_AFTER);
         }
-        before = Some(look);
+        before = Some(reading);
     }
 }
 
-/// How it is, once a second.
+/// Figures of the last second.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Pulse {
     pub at: Timestamp,
-    /// Happenings that were left out since the last pulse.
+    /// Activities left out since the last pulse.
     pub left_out: u64,
-    /// Events that came in; not told to those who are bound to services.
+    /// Accepted events; absent for keys bound to services.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted_per_s: Option<f64>,
-    /// Deliveries that arrived.
+    /// Successful deliveries.
     pub delivered_per_s: f64,
-    /// Attempts that failed.
+    /// Failed attempts.
     pub failed_per_s: f64,
-    /// Attempts that are followed by another.
+    /// Failed attempts followed by a retry.
     pub retried_per_s: f64,
-    /// Deliveries that failed for good.
+    /// New dead letters.
     pub dead_per_s: f64,
-    /// The share of the deliveries that ended in the last minute which arrived; null if none ended.
+    /// Share of successes among deliveries that ended in the last minute; null if none ended.
     pub success_rate: Option<f64>,
     /// Deliveries that have not ended.
     pub waiting: u64,
-    /// When the event was accepted whose delivery has waited for longest.
+    /// When the event of the oldest waiting delivery was accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest_waiting_at: Option<Timestamp>,
     /// Dead letters.
     pub dead: u64,
-    /// The causes that dead letters have in common.
     pub failure_groups: u64,
-    /// Calls under way.
+    /// Calls in flight.
     pub in_flight: u64,
-    /// Dependencies whose breakers are open.
+    /// Dependencies with an open breaker.
     pub open_breakers: Vec<String>,
-    /// Alerts that fire; not told to those who are bound to services.
+    /// Firing alerts; absent for keys bound to services.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub firing_alerts: Option<u64>,
     pub services: Vec<ServicePulse>,
     pub dependencies: Vec<DependencyPulse>,
 }
 
-/// How a service is.
+/// State of a service.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ServicePulse {
     pub service: String,
@@ -326,7 +314,7 @@ pub(crate) struct ServicePulse {
     pub health: HealthWord,
 }
 
-/// How a dependency is.
+/// State of a dependency.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct DependencyPulse {
     pub name: String,

@@ -1,9 +1,8 @@
-//! The figures, for scrapers and for people: `GET /metrics` in Prometheus' text format, `GET /v1/metrics` as JSON.
+//! Metrics: `GET /metrics` in the Prometheus text format, `GET /v1/metrics` as JSON.
 //!
-//! Both are made of three parts: `engine` (what was counted since the start, and how the engine is), `counts`
-//! (how much the store has) and `oldest` (since when). A part that cannot be had now is told as it was, marked
-//! as stale; one that nobody remembers is left out and named; and only when there is nothing at all is there
-//! no answer.
+//! Both have three parts: `engine` (counters since the start, engine state), `counts` (sizes in the store)
+//! and `oldest` (ages). A part that cannot be read is served from its last value and marked stale, or left
+//! out and named; the request fails only when no part is available.
 
 mod exposition;
 pub(crate) mod gather;
@@ -33,23 +32,22 @@ use crate::status::metrics::json::{
     ServiceMetrics,
 };
 
-/// What scrapers are told that they get.
 const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The figures in Prometheus' text format.
+/// Metrics in the Prometheus text format.
 #[utoipa::path(
     get, path = "/metrics", operation_id = "scrape", tag = "operating",
-    responses((status = 200, description = "the families of `docs/reference/metrics.md`; a part that cannot be had is left out, and `redrive_metrics_age_seconds` says how old the others are", body = String, content_type = "text/plain"))
+    responses((status = 200, description = "the metrics in `docs/reference/metrics.md`; unavailable parts are left out, and `redrive_metrics_age_seconds` gives the age of the others", body = String, content_type = "text/plain"))
 )]
 pub(crate) async fn scrape(app: App) -> ApiResult {
     let text = prometheus::written(&app, &gathered(&app.metrics).await?);
     Ok(([(header::CONTENT_TYPE, TEXT_FORMAT)], text).into_response())
 }
 
-/// The figures as JSON.
+/// Metrics as JSON.
 #[utoipa::path(
     get, path = "/v1/metrics", operation_id = "metrics", tag = "operating",
-    responses((status = 200, description = "all of it as it is, as it was, or the parts that can be had", body = MetricsJson))
+    responses((status = 200, description = "current or last known values of all available parts", body = MetricsJson))
 )]
 pub(crate) async fn figures(app: App) -> ApiResult {
     answer(&app.metrics, app.node.now()).await
@@ -59,12 +57,12 @@ async fn answer(metrics: &Metrics, now: Timestamp) -> ApiResult {
     reply::ok(&shown(&gathered(metrics).await?, now))
 }
 
-/// At least one part.
+/// Fails if no part is available.
 async fn gathered(metrics: &Metrics) -> Result<MetricsInput, ApiError> {
     let gathered = metrics.gather().await;
     let MetricsInput { engine, counts, oldest } = &gathered;
     if engine.value.is_none() && counts.value.is_none() && oldest.value.is_none() {
-        return Err(ApiError::unavailable("neither the engine nor the store can say anything at the moment"));
+        return Err(ApiError::unavailable("neither the engine nor the store is available"));
     }
     Ok(gathered)
 }
@@ -99,7 +97,6 @@ fn shown(gathered: &MetricsInput, now: Timestamp) -> MetricsJson {
     }
 }
 
-/// That long before.
 fn before(now: Timestamp, span: Duration) -> Timestamp {
     let span = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     Timestamp::from_millis(now.as_millis().saturating_sub(span))

@@ -1,4 +1,4 @@
-//! How a server is: its services and its dependencies as tables, and what needs a hand.
+//! Terminal output of the status: services and dependencies as tables, and what needs attention.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -18,14 +18,13 @@ use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{next_steps, plain, shell_word, style};
 use crate::{replays, webhooks};
 
-/// An archive that is less behind than this keeps up.
+/// A smaller lag is normal.
 const BEHIND_SHOWN_MS: u64 = 5_000;
 
-/// Replays that have a line of their own.
 const REPLAYS_SHOWN_MAX: usize = 10;
 
-/// What is wrong and has a place of its own on the page: a table, or a line that says more.
-const TOLD_ELSEWHERE: [&str; 10] = [
+/// Problems with their own table or line on the page.
+const SHOWN_ELSEWHERE: [&str; 10] = [
     "stranded",
     "breaker-open",
     "service-paused",
@@ -38,7 +37,7 @@ const TOLD_ELSEWHERE: [&str; 10] = [
     "schedule-waiting",
 ];
 
-/// The whole page; rates are in it if somebody watches.
+/// With rates while watching.
 pub(crate) fn page(
     status: &Status,
     address: &Address,
@@ -56,10 +55,10 @@ pub(crate) fn page(
         let _ = write!(out, "{}, {calls} in flight", counted(events, "event"));
     } else {
         let services = plain(&status.bound_to.join(", "));
-        let _ = write!(out, "{calls} in flight; the key is bound to {services}, and nothing else is told");
+        let _ = write!(out, "{calls} in flight; the key is bound to {services}");
     }
     if let Some(unrouted) = status.unrouted.filter(|unrouted| *unrouted > 0) {
-        let unrouted = format!("{} that nobody wants", show_count(unrouted));
+        let unrouted = format!("{} unrouted", show_count(unrouted));
         let _ = write!(out, ", {}", style::warning(unrouted));
     }
     out.push('\n');
@@ -67,7 +66,7 @@ pub(crate) fn page(
         let _ = writeln!(out, "{}", watch.line());
     }
     if status.stranded > 0 {
-        let word = "in the store and unknown to the engine: report it, and restart the server";
+        let word = "in the store but unknown to the engine: report it, and restart the server";
         let _ = writeln!(out, "{} {} stranded, {word}", style::error("✗"), show_count(status.stranded));
     }
     for line in troubles(status, now).into_iter().chain(firing(status, now)).chain(unavailable(status, now)) {
@@ -89,7 +88,7 @@ pub(crate) fn page(
     out
 }
 
-/// All of it in one mark: whether somebody has to do something, or may have to.
+/// One mark for all: whether somebody must act, or may have to.
 fn verdict(status: &Status) -> String {
     let is_gone = |shown: &UnavailableJson| shown.state != "stale";
     let unavailable = || status.secrets.iter().chain(&status.issuer);
@@ -103,7 +102,7 @@ fn verdict(status: &Status) -> String {
         || status.dependencies.iter().any(|dependency| dependency.breaker == "open")
         || status.services.iter().any(|service| service.health == Some(HealthWord::Failing))
         || status.schedules.iter().any(|schedule| schedule.waiting > 0 && schedule.trouble.is_some());
-    let needs_a_look = |service: &ServiceStatus| match service.health {
+    let needs_attention = |service: &ServiceStatus| match service.health {
         None | Some(HealthWord::Idle | HealthWord::Healthy) => {
             service.dead > 0 || service.removed || service.paused_since.is_some()
         }
@@ -122,7 +121,7 @@ fn verdict(status: &Status) -> String {
         || unavailable().next().is_some()
         || archive.is_some_and(|state| state != "well")
         || status.dependencies.iter().any(DependencyStatus::is_broken)
-        || status.services.iter().any(needs_a_look);
+        || status.services.iter().any(needs_attention);
     match (is_bad, is_doubtful) {
         (true, _) => style::error("✗"),
         (false, true) => style::warning("!"),
@@ -130,12 +129,11 @@ fn verdict(status: &Status) -> String {
     }
 }
 
-/// What is wrong and is told nowhere else.
 fn troubled(status: &Status) -> impl Iterator<Item = &DegradedJson> {
-    status.degraded.iter().filter(|trouble| !TOLD_ELSEWHERE.contains(&trouble.what.as_str()))
+    status.degraded.iter().filter(|trouble| !SHOWN_ELSEWHERE.contains(&trouble.what.as_str()))
 }
 
-/// Whether it may go on for a while without anybody doing anything.
+/// Whether it needs no immediate action.
 fn is_bearable(trouble: &DegradedJson) -> bool {
     matches!(trouble.what.as_str(), "store-slow" | "source-held")
 }
@@ -144,17 +142,16 @@ fn is_urgent(alert: &AlertView) -> bool {
     matches!(alert.severity.as_str(), "critical" | "high")
 }
 
-/// What is wrong and is told nowhere else, a line each.
+/// Problems shown nowhere else.
 fn troubles(status: &Status, now: Timestamp) -> Vec<String> {
     let line = |trouble: &DegradedJson| {
         let mark = if is_bearable(trouble) { style::warning("!") } else { style::error("✗") };
-        let since = trouble.since.map(|since| format!(", for {} now", rough(now.since(since))));
+        let since = trouble.since.map(|since| format!(", for {}", rough(now.since(since))));
         format!("{mark} {}{}", plain(&trouble.why), since.unwrap_or_default())
     };
     troubled(status).map(line).collect()
 }
 
-/// The alerts that fire, a line each.
 fn firing(status: &Status, now: Timestamp) -> Vec<String> {
     let line = |alert: &AlertView| {
         let mark = if is_urgent(alert) { style::error("✗") } else { style::warning("!") };
@@ -165,7 +162,7 @@ fn firing(status: &Status, now: Timestamp) -> Vec<String> {
             None => alert.value.as_ref().map(|value| format!(", it is {}", plain(value))),
         };
         format!(
-            "{mark} the alert {}{} fires{}: {}{}",
+            "{mark} alert {}{} fires{}: {}{}",
             style::bold(plain(&alert.name)),
             covers.unwrap_or_default(),
             since.unwrap_or_default(),
@@ -176,33 +173,32 @@ fn firing(status: &Status, now: Timestamp) -> Vec<String> {
     status.firing.iter().map(line).collect()
 }
 
-/// The secrets and the issuer's keys that cannot be fetched, a line each.
 fn unavailable(status: &Status, now: Timestamp) -> Vec<String> {
     let line = |what: String, shown: &UnavailableJson| {
         let UnavailableJson { name: _, state, since, why } = shown;
         let (mark, word) = match state.as_str() {
-            "stale" => (style::warning("!"), "cannot be fetched, and what was fetched before serves"),
-            _ => (style::error("✗"), "cannot be had, and what needs it is refused"),
+            "stale" => (style::warning("!"), "cannot be fetched, the last value is used"),
+            _ => (style::error("✗"), "is unavailable, requests that need it are refused"),
         };
         let span = rough(now.since(*since));
-        format!("{mark} {what} {word}, for {span} now: {}", style::dim(plain(why)))
+        format!("{mark} {what} {word}, for {span}: {}", style::dim(plain(why)))
     };
     let secrets = status
         .secrets
         .iter()
-        .map(|secret| line(format!("the secret {}", style::bold(plain(&secret.name))), secret));
-    let issuer = status.issuer.iter().map(|issuer| {
-        line(format!("the key set of the issuer {}", style::bold(plain(&issuer.name))), issuer)
-    });
+        .map(|secret| line(format!("secret {}", style::bold(plain(&secret.name))), secret));
+    let issuer = status
+        .issuer
+        .iter()
+        .map(|issuer| line(format!("key set of the issuer {}", style::bold(plain(&issuer.name))), issuer));
     secrets.chain(issuer).collect()
 }
 
-/// What dead letters are up to, a line each.
 fn letters(status: &Status) -> Vec<String> {
     let mut lines = Vec::new();
     if status.poison > 0 {
         let letters = counted(status.poison, "poison letter");
-        lines.push(format!("{} {letters}, left alone by replays", style::warning("!")));
+        lines.push(format!("{} {letters}, skipped by replays", style::warning("!")));
     }
     if status.held_sessions > 0 {
         lines.push(format!("{} {}", style::error("✗"), held(status)));
@@ -217,40 +213,38 @@ fn letters(status: &Status) -> Vec<String> {
     lines
 }
 
-/// How the archive is, in a line.
 fn archive(shown: &ArchiveJson, now: Timestamp) -> String {
     let (mark, state) = match shown.state.as_str() {
         "well" => (style::good("✓"), String::new()),
-        "open" => (style::error("✗"), ": its breaker is open, and events are left out".to_owned()),
+        "open" => (style::error("✗"), ": circuit breaker open, events are not archived".to_owned()),
         _ => {
-            let again = shown.waits_until.map(|until| format!(", tried again {}", coming(until, now)));
-            (style::warning("!"), format!(": it takes nothing{}", again.unwrap_or_default()))
+            let again = shown.waits_until.map(|until| format!(", next try {}", coming(until, now)));
+            (style::warning("!"), format!(": writes fail{}", again.unwrap_or_default()))
         }
     };
-    let mut line = format!("{mark} archive{state}: {} kept", counted(shown.archived, "event"));
+    let mut line = format!("{mark} archive{state}: {} archived", counted(shown.archived, "event"));
     if shown.skipped > 0 {
-        let _ = write!(line, ", {}", style::warning(format!("{} left out", show_count(shown.skipped))));
+        let _ = write!(line, ", {}", style::warning(format!("{} skipped", show_count(shown.skipped))));
     }
     if shown.behind_ms >= BEHIND_SHOWN_MS {
         let _ = write!(line, ", {} behind", rough(Duration::from_millis(shown.behind_ms)));
     }
-    // What went wrong and is over would only worry people.
+    // A past error is not shown.
     if let Some(error) = shown.last_error.as_deref().filter(|_| shown.state != "well" || shown.skipped > 0) {
         let _ = write!(line, "; {}", style::dim(plain(error)));
     }
     line
 }
 
-/// How many sessions are held, and how many deliveries with them.
 fn held(status: &Status) -> String {
     let or_more = if status.held_at_least { " or more" } else { "" };
     let sessions = counted(status.held_sessions, "session");
     let held = match status.held_sessions {
-        1 => "is held by a dead letter",
-        _ => "are held by dead letters",
+        1 => "is blocked by a dead letter",
+        _ => "are blocked by dead letters",
     };
     let waiting = match status.held_deliveries {
-        0 => return format!("{sessions}{or_more} {held}: nothing waits there yet"),
+        0 => return format!("{sessions}{or_more} {held}: no deliveries wait there"),
         1 => "1 delivery waits".to_owned(),
         count => format!("{}{or_more} wait", counted(count, "delivery")),
     };
@@ -265,7 +259,7 @@ fn services(services: &[ServiceStatus], watch: Option<&StatusWatch>, now: Timest
     let mut heads = vec!["SERVICE", "WAITING", "DELIVERED", "DEAD"];
     if watch.is_some() {
         sides.extend([CellAlign::Right, CellAlign::Left]);
-        heads.extend(["A SECOND", ""]);
+        heads.extend(["PER SECOND", ""]);
     }
     let mut table = Table::new(&[sides, vec![CellAlign::Left]].concat());
     table.head(&[heads, vec![""]].concat());
@@ -289,7 +283,6 @@ fn services(services: &[ServiceStatus], watch: Option<&StatusWatch>, now: Timest
     table
 }
 
-/// How a service is, in the server's words.
 fn health(service: &ServiceStatus, now: Timestamp) -> Cell {
     let Some(word) = service.health else { return Cell::plain("") };
     let (name, paint): (_, fn(String) -> String) = match word {
@@ -309,7 +302,7 @@ fn health(service: &ServiceStatus, now: Timestamp) -> Cell {
     Cell::painted(format!("{name}{colon}{why}{since}{until}"), paint)
 }
 
-/// A count; nothing is what the eye may skip.
+/// Zero is dimmed.
 fn number(count: u64) -> Cell {
     if count == 0 { Cell::dim("0") } else { Cell::plain(show_count(count)) }
 }
@@ -326,10 +319,10 @@ fn dependencies(dependencies: &[DependencyStatus], now: Timestamp) -> Table {
         };
         let mut remarks = Vec::new();
         if let Some(until) = dependency.open_until {
-            remarks.push(format!("probes go out {}", coming(until, now)));
+            remarks.push(format!("probes start {}", coming(until, now)));
         }
         if let Some(until) = dependency.held_until.filter(|until| *until > now) {
-            remarks.push(format!("asked everybody to wait; goes on {}", coming(until, now)));
+            remarks.push(format!("asked callers to wait; resumes {}", coming(until, now)));
         }
         table.push(vec![
             Cell::bold(plain(&dependency.name)),
@@ -351,11 +344,11 @@ fn schedules(schedules: &[ScheduleStatus], now: Timestamp) -> Table {
         };
         let emits = match &schedule.event_type {
             Some(event_type) => Cell::plain(plain(event_type)),
-            None => Cell::dim("brings letters back"),
+            None => Cell::dim("replays dead letters"),
         };
         let next = match (&schedule.next_fire_local, schedule.next_fire) {
             (Some(local), Some(next)) => format!("{} ({})", plain(local), coming(next, now)),
-            _ => "never again".to_owned(),
+            _ => "none".to_owned(),
         };
         let last = schedule.last_fire.map_or_else(|| "never".to_owned(), |last| ago(last, now));
         table.push(vec![name, emits, Cell::plain(next), Cell::plain(last), schedule_remark(schedule)]);
@@ -363,7 +356,6 @@ fn schedules(schedules: &[ScheduleStatus], now: Timestamp) -> Table {
     table
 }
 
-/// What needs a look: that fires wait, or how many were missed.
 fn schedule_remark(schedule: &ScheduleStatus) -> Cell {
     if schedule.waiting > 0
         && let Some(trouble) = &schedule.trouble
@@ -376,7 +368,7 @@ fn schedule_remark(schedule: &ScheduleStatus) -> Cell {
         missed.push(format!("{} caught up", show_count(schedule.caught_up)));
     }
     if schedule.lost > 0 {
-        missed.push(format!("{} lost", show_count(schedule.lost)));
+        missed.push(format!("{} skipped", show_count(schedule.lost)));
     }
     if missed.is_empty() { Cell::plain("") } else { Cell::dim(format!("missed: {}", missed.join(", "))) }
 }
@@ -384,30 +376,33 @@ fn schedule_remark(schedule: &ScheduleStatus) -> Cell {
 fn steps(status: &Status) -> Vec<(String, &'static str)> {
     let mut steps = Vec::new();
     if let Some(paused) = status.services.iter().find(|service| service.paused_since.is_some()) {
-        steps.push((format!("redrive resume {}", shell_word(&paused.service)), "lets it go on"));
+        steps.push((format!("redrive resume {}", shell_word(&paused.service)), "resumes it"));
     }
     if status
         .services
         .iter()
         .any(|service| service.removed && service.waiting > 0 || service.without_rule > 0)
     {
-        steps.push(("redrive removed".to_owned(), "shows how to send what waits elsewhere, or to end it"));
+        steps.push((
+            "redrive removed".to_owned(),
+            "lists waiting deliveries of removed services, to move or dead-letter",
+        ));
     }
     if !status.firing.is_empty() || status.degraded.iter().any(|trouble| trouble.what == "receiver-dead") {
-        steps.push(("redrive alerts".to_owned(), "shows what fires, and who was told or was not"));
+        steps.push(("redrive alerts".to_owned(), "shows firing alerts and notifications"));
     }
     if status.unrouted.is_some_and(|unrouted| unrouted > 0) {
-        steps.push(("redrive route --unrouted".to_owned(), "delivers what the rule book wants by now"));
+        steps.push(("redrive route --unrouted".to_owned(), "routes events that a rule matches now"));
     }
     if status.services.iter().any(|service| service.dead > 0) {
-        // A key that is bound to services has to say which of them it asks about.
+        // A key bound to services must name one.
         let of = status.bound_to.first().map(|service| format!(" --service {}", shell_word(service)));
         let of = of.unwrap_or_default();
         steps.push((format!("redrive dlq groups{of}"), "shows the causes of the dead letters"));
-        steps.push((format!("redrive why --last{of}"), "tells the story of the latest failure"));
+        steps.push((format!("redrive why --last{of}"), "shows the history of the latest failure"));
     }
     if status.sources.iter().any(|source| source.counts.malformed + source.counts.conflicts > 0) {
-        steps.push(("redrive hooks refused".to_owned(), "shows what could not be taken"));
+        steps.push(("redrive hooks refused".to_owned(), "shows refused webhook calls"));
     }
     steps
 }

@@ -1,4 +1,4 @@
-//! How it has been lately, step by step: of everything, of one service or of one dependency.
+//! Trend of the recent past: of everything, one service or one dependency.
 
 use redrive_core::time::Timestamp;
 use redrive_node::runtime::{TrendOf, TrendPoint, TrendSpan};
@@ -16,30 +16,31 @@ use crate::breakers::json::BreakerState;
 use crate::deliveries::handlers::service_of;
 use crate::services::handlers::millis;
 
-/// How far back, and of what.
+/// Range and subject of a trend.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct TrendKeys {
-    /// `15m`, `3h` or `24h`; the first unless said.
+    /// `15m` (default), `3h` or `24h`.
     #[schema(pattern = "^(15m|3h|24h)$")]
     span: Option<String>,
     /// Of this service with its channels, or of `service/channel`.
     #[schema(min_length = 1)]
     service: Option<String>,
-    /// Of this dependency.
     #[schema(min_length = 1)]
     dependency: Option<String>,
 }
 
-/// How it has been lately: of everything, of one service or of one dependency.
+/// Trend of the recent past: of everything, one service or one dependency.
 #[utoipa::path(
     get, path = "/v1/trend", operation_id = "trend", tag = "operating",
     params(QueryKeys<TrendKeys>),
-    responses((status = 200, description = "step by step, as far back as is known", body = TrendJson))
+    responses((status = 200, description = "the trend, as far back as recorded", body = TrendJson))
 )]
 pub(crate) async fn trend(app: App, caller: ApiCaller, Query(keys): Query<TrendKeys>) -> ApiResult {
     let span = read("span", keys.span.as_deref(), span_of)?.unwrap_or(TrendSpan::Minutes);
     let of = match (keys.service, keys.dependency) {
-        (Some(_), Some(_)) => return Err(ApiError::invalid("dependency", "goes without `service`")),
+        (Some(_), Some(_)) => {
+            return Err(ApiError::invalid("dependency", "cannot be combined with `service`"));
+        }
         (Some(service), None) => {
             caller.check_service(service_of(&service))?;
             TrendOf::Services(vec![service])
@@ -48,7 +49,7 @@ pub(crate) async fn trend(app: App, caller: ApiCaller, Query(keys): Query<TrendK
             check_needs(&app, &caller, &dependency)?;
             TrendOf::Dependency(dependency)
         }
-        // Whoever is bound to services sees those together.
+        // Bound callers see the sum of their services.
         (None, None) => {
             caller.services().map_or(TrendOf::All, |services| TrendOf::Services(services.to_vec()))
         }
@@ -71,24 +72,24 @@ fn span_of(word: &str) -> Result<TrendSpan, &'static str> {
         "15m" => Ok(TrendSpan::Minutes),
         "3h" => Ok(TrendSpan::Hours),
         "24h" => Ok(TrendSpan::Day),
-        _ => Err("it is none of 15m, 3h, 24h"),
+        _ => Err("expected 15m, 3h or 24h"),
     }
 }
 
-/// Since when something is followed of which nothing was seen yet; an error if the book has no such thing.
+/// Start of recording for a subject without data; `Err` if the rule book does not have it.
 fn known(app: &App, of: &TrendOf) -> Result<Timestamp, ApiError> {
     let book = app.node.book();
     match of {
         TrendOf::All => {}
         TrendOf::Services(names) => {
             if names.iter().all(|name| book.service(service_of(name)).is_none()) {
-                let message = format!("there is no service `{}`", names.join(", "));
+                let message = format!("no service `{}`", names.join(", "));
                 return Err(ApiError::new(ApiCode::ServiceNotFound, message));
             }
         }
         TrendOf::Dependency(name) => {
             if !declared(&book).keys().any(|known| known.as_str() == name) {
-                let message = format!("the rule book has no dependency `{name}`");
+                let message = format!("no dependency `{name}` in the rule book");
                 return Err(ApiError::new(ApiCode::DependencyNotFound, message));
             }
         }
@@ -96,7 +97,7 @@ fn known(app: &App, of: &TrendOf) -> Result<Timestamp, ApiError> {
     Ok(app.node.started_at())
 }
 
-/// Refuses a dependency that no service of the caller's needs.
+/// Refuses a dependency that none of the caller's services needs.
 fn check_needs(app: &App, caller: &ApiCaller, name: &str) -> Result<(), ApiError> {
     if !caller.is_bound() {
         return Ok(());
@@ -128,45 +129,45 @@ fn point_json(point: &TrendPoint, of: &TrendOf) -> TrendPointJson {
     }
 }
 
-/// How it has been, step by step.
+/// A trend, step by step.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct TrendJson {
     pub span_ms: u64,
     pub step_ms: u64,
-    /// Since when it is known.
+    /// Start of the recorded data.
     pub since: Timestamp,
-    /// The oldest first; the last may not have ended yet.
+    /// Oldest first; the last step may be incomplete.
     pub points: Vec<TrendPointJson>,
 }
 
-/// What happened within a step.
+/// One step.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct TrendPointJson {
-    /// When the step ended.
+    /// End of the step.
     pub at: Timestamp,
-    /// Events that came in; only of everything together.
+    /// Accepted events; only without a subject.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted: Option<u64>,
     /// Attempts that ended.
     pub attempts: u64,
-    /// Those of them that failed.
+    /// Failed attempts.
     pub failed: u64,
-    /// Those of them that are followed by another.
+    /// Failed attempts followed by a retry.
     pub retried: u64,
-    /// Deliveries that arrived.
+    /// Successful deliveries.
     pub delivered: u64,
-    /// Deliveries that failed for good.
+    /// New dead letters.
     pub dead: u64,
-    /// Deliveries that waited at its end; of no dependency.
+    /// Waiting deliveries at its end; not for dependencies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<u64>,
-    /// Dead letters at its end; of no dependency.
+    /// Dead letters at its end; not for dependencies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dead_letters: Option<u64>,
-    /// Calls under way at its end; of no service.
+    /// Calls in flight at its end; not for services.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_flight: Option<u32>,
-    /// How the breaker was at its end; only of a dependency.
+    /// Breaker state at its end; only for dependencies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<BreakerState>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! What changes from one look at a server to the next: rates, and how they have gone so far.
+//! Rates of a watched server, from consecutive readings.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
@@ -7,57 +7,53 @@ use crate::status::json::Status;
 use crate::terminal::spark::spark;
 use crate::terminal::style;
 
-/// How many looks a trend shows.
-const LOOKS_MAX: usize = 31;
+const SAMPLES_MAX: usize = 31;
 
-/// The last looks, the latest at the end.
+/// Latest last.
 #[derive(Default)]
 pub(crate) struct StatusWatch(VecDeque<StatusSample>);
 
-/// What only grows, as it was at one moment.
+/// Monotonic counters at one moment.
 struct StatusSample {
     at: Instant,
-    /// None where nothing is told of the whole server.
+    /// `None` without server-wide figures.
     accepted: Option<u64>,
     dead: u64,
     delivered: BTreeMap<String, u64>,
 }
 
 impl StatusWatch {
-    /// One more look.
     pub(crate) fn note(&mut self, status: &Status, at: Instant) {
-        let look = StatusSample {
+        let sample = StatusSample {
             at,
             accepted: status.events,
             dead: status.services.iter().map(|service| service.dead).sum(),
             delivered: status.services.iter().map(|service| (service.name(), service.delivered)).collect(),
         };
-        self.0.push_back(look);
-        if self.0.len() > LOOKS_MAX {
+        self.0.push_back(sample);
+        if self.0.len() > SAMPLES_MAX {
             self.0.pop_front();
         }
     }
 
-    /// What the server does, as far as it is told, in a line.
     pub(crate) fn line(&self) -> String {
         let part = |word: &str, count: &dyn Fn(&StatusSample) -> u64| {
             let (rate, trend) = self.show(count);
             format!("{rate}/s {word} {}", style::info(trend))
         };
-        let is_told = self.0.back().is_some_and(|look| look.accepted.is_some());
-        let accepted = is_told.then(|| part("accepted", &|look| look.accepted.unwrap_or_default()));
-        let delivered = part("delivered", &|look| look.delivered.values().sum());
-        let dead = part("dead", &|look| look.dead);
+        let has_events = self.0.back().is_some_and(|sample| sample.accepted.is_some());
+        let accepted = has_events.then(|| part("accepted", &|sample| sample.accepted.unwrap_or_default()));
+        let delivered = part("delivered", &|sample| sample.delivered.values().sum());
+        let dead = part("dead", &|sample| sample.dead);
         accepted.into_iter().chain([delivered, dead]).collect::<Vec<_>>().join("   ")
     }
 
-    /// What one service is given a second, and how that has gone.
     pub(crate) fn of_service(&self, name: &str) -> (String, String) {
-        self.show(&|look| look.delivered.get(name).copied().unwrap_or_default())
+        self.show(&|sample| sample.delivered.get(name).copied().unwrap_or_default())
     }
 
     fn show(&self, count: &dyn Fn(&StatusSample) -> u64) -> (String, String) {
-        // What is old is deleted, and counted no more: such a step counts for nothing.
+        // Retention lowers counts; such a step counts as zero.
         let pairs = self.0.iter().zip(self.0.iter().skip(1));
         let steps: Vec<u64> =
             pairs.map(|(before, after)| count(after).saturating_sub(count(before))).collect();
@@ -84,7 +80,7 @@ mod tests {
     #[test]
     fn rates_are_those_between_the_last_two_looks() {
         let start = Instant::now();
-        let look = |seconds: u64, accepted: u64, delivered: u64| {
+        let sample = |seconds: u64, accepted: u64, delivered: u64| {
             let delivered = BTreeMap::from([("billing".to_owned(), delivered)]);
             StatusSample {
                 at: start + Duration::from_secs(seconds),
@@ -96,12 +92,12 @@ mod tests {
         #[rustfmt::skip]
         let cases = [
             ("nothing yet",       vec![],                                                 ("–", "")),
-            ("one look",          vec![look(1, 0, 7)],                                    ("–", "")),
-            ("two",               vec![look(1, 0, 7), look(3, 0, 10)],                    ("1.5", "█")),
-            ("at rest",           vec![look(1, 0, 7), look(2, 0, 7)],                     ("0", "·")),
-            ("many",              vec![look(1, 0, 0), look(2, 0, 50), look(3, 0, 850)],   ("800", "▁█")),
-            ("fewer than before", vec![look(1, 0, 9), look(2, 0, 4)],                     ("0", "·")),
-            ("at the same time",  vec![look(1, 0, 4), look(1, 0, 9)],                     ("0", "█")),
+            ("one sample",          vec![sample(1, 0, 7)],                                    ("–", "")),
+            ("two",               vec![sample(1, 0, 7), sample(3, 0, 10)],                    ("1.5", "█")),
+            ("at rest",           vec![sample(1, 0, 7), sample(2, 0, 7)],                     ("0", "·")),
+            ("many",              vec![sample(1, 0, 0), sample(2, 0, 50), sample(3, 0, 850)],   ("800", "▁█")),
+            ("fewer than before", vec![sample(1, 0, 9), sample(2, 0, 4)],                     ("0", "·")),
+            ("at the same time",  vec![sample(1, 0, 4), sample(1, 0, 9)],                     ("0", "█")),
         ];
         for (name, looks, (rate, trend)) in cases {
             let watch = StatusWatch(looks.into());

@@ -1,4 +1,4 @@
-//! `redrive archive get`: the data of one event, read from the archive.
+//! `redrive archive get`: the data of one event, from the archive.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -13,11 +13,11 @@ use crate::cli::files::write_new;
 use crate::rules::file::open_book;
 use crate::terminal::{self, plain, print_bytes, style};
 
-/// What the archive has kept, whether a server runs or not.
+/// Reads the archive; needs no server.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
-  redrive archive get order-42                  its data as they came, from redrive.yaml's archive")]
+  redrive archive get order-42                  its data, from the archive in redrive.yaml")]
 pub(crate) struct ArchiveArgs {
     #[command(subcommand)]
     pub(crate) what: ArchiveWhat,
@@ -28,7 +28,7 @@ pub(crate) enum ArchiveWhat {
     Get(ArchiveGetArgs),
 }
 
-/// Prints the data of an event exactly as they came, even if the store has forgotten it.
+/// Prints the exact data of an event, even if the store no longer has it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -36,26 +36,26 @@ Examples:
   redrive archive get order-42 --source /shop -o order-42.json
   redrive archive get 9f3c0c5b1a2d4e6f --format json --folder /var/lib/redrive-archive
 
-The data are checked against the hash that was written with them.
+The data is checked against its stored hash.
 
 Exit code: 0 printed, 1 not found or damaged, 2 wrong use.")]
 pub(crate) struct ArchiveGetArgs {
-    /// The event's id or its receipt
+    /// The event's id or receipt
     #[arg(value_name = "EVENT")]
     pub(crate) event: String,
-    /// The rule book that names the archive
+    /// The rule book that defines the archive
     #[arg(long, value_name = "FILE", default_value = "redrive.yaml", conflicts_with = "folder")]
     pub(crate) rules: PathBuf,
     /// The archive's folder
     #[arg(long, value_name = "DIR")]
     pub(crate) folder: Option<PathBuf>,
-    /// The event's source, if several sources have used its id
+    /// The event's source, if several sources used its id
     #[arg(long)]
     pub(crate) source: Option<String>,
     /// What to print
     #[arg(long, value_enum, default_value_t = ArchiveFormat::Raw)]
     pub(crate) format: ArchiveFormat,
-    /// Writes it to this file instead of standard output
+    /// Output file (default: standard output)
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
@@ -64,12 +64,11 @@ pub(crate) struct ArchiveGetArgs {
 pub(crate) enum ArchiveFormat {
     /// The data, byte for byte
     Raw,
-    /// All that is kept: the attributes, the data as base64, their hash, when it was accepted
+    /// Everything stored: attributes, data as base64, its hash, time of acceptance
     Json,
 }
 
-/// Events that are told apart in a message.
-const TOLD_MAX: usize = 10;
+const LISTED_MAX: usize = 10;
 
 pub(crate) fn get(args: &ArchiveGetArgs) -> anyhow::Result<()> {
     let folder = folder_of(args)?;
@@ -94,19 +93,19 @@ fn folder_of(args: &ArchiveGetArgs) -> anyhow::Result<PathBuf> {
     }
     let rule = ArchiveRule::of(&open_book(&args.rules)?);
     let rule = rule.ok_or_else(|| {
-        CommandRefusal(format!("{} has no archive: name its folder with --folder", args.rules.display()))
+        CommandRefusal(format!("{} defines no archive: pass its folder with --folder", args.rules.display()))
     })?;
     let folder = rule.endpoint.settings::<String>();
     let folder =
-        folder.ok_or_else(|| CommandRefusal("only an archive in a folder can be read here".to_owned()))?;
+        folder.ok_or_else(|| CommandRefusal("only an archive in a folder can be read".to_owned()))?;
     Ok(folder.into())
 }
 
-/// All that goes by what was typed: an id first, and a receipt if it looks like one.
+/// By id, or else by receipt.
 fn find(archive: &std::path::Path, args: &ArchiveGetArgs) -> anyhow::Result<Vec<ArchivedEvent>> {
     let look = |key: ArchiveKey| {
         folder::find(archive, &key).map_err(|error| {
-            CommandRefusal(format!("the archive in {} could not be read: {error}", archive.display()))
+            CommandRefusal(format!("cannot read the archive in {}: {error}", archive.display()))
         })
     };
     let mut found = look(ArchiveKey::Id(args.event.clone()))?;
@@ -116,14 +115,13 @@ fn find(archive: &std::path::Path, args: &ArchiveGetArgs) -> anyhow::Result<Vec<
         found.damaged.extend(damaged);
     }
     let ArchiveMatches { mut kept, damaged } = found;
-    for damaged in damaged.iter().take(TOLD_MAX) {
-        anstream::eprintln!("{}: {}", style::warning("not shown"), plain(damaged));
+    for damaged in damaged.iter().take(LISTED_MAX) {
+        anstream::eprintln!("{}: {}", style::warning("skipped"), plain(damaged));
     }
     kept.retain(|kept| args.source.as_ref().is_none_or(|source| kept.source == *source));
     Ok(kept)
 }
 
-/// The one that is meant.
 fn one(
     mut found: Vec<ArchivedEvent>,
     args: &ArchiveGetArgs,
@@ -131,25 +129,25 @@ fn one(
 ) -> Result<ArchivedEvent, CommandRefusal> {
     if found.len() > 1 {
         let one_source = found.iter().all(|kept| kept.source == found[0].source);
-        let each = found.iter().take(TOLD_MAX).map(|kept| {
+        let each = found.iter().take(LISTED_MAX).map(|kept| {
             let ArchivedEvent { source, receipt, received_at, .. } = kept;
             format!("\n  {}  {received_at}  {}", plain(receipt), plain(source))
         });
-        let how = if one_source { "name its receipt" } else { "name its receipt, or its --source" };
+        let how = if one_source { "use its receipt" } else { "use its receipt, or --source" };
         let each: String = each.collect();
         return Err(CommandRefusal(format!(
-            "{} events go by `{}`: {how}{each}",
+            "{} events match `{}`: {how}{each}",
             found.len(),
             plain(&args.event)
         )));
     }
     found.pop().ok_or_else(|| {
         let (event, folder) = (plain(&args.event), archive.display());
-        CommandRefusal(format!("the archive in {folder} has no event that goes by `{event}`"))
+        CommandRefusal(format!("the archive in {folder} has no event `{event}`"))
     })
 }
 
-/// What could play tricks on a terminal goes to files only.
+/// Control characters are written to files only.
 fn check_harmless(bytes: &[u8]) -> Result<(), CommandRefusal> {
     let is_harmless = || {
         std::str::from_utf8(bytes).is_ok_and(|text| {
@@ -158,7 +156,7 @@ fn check_harmless(bytes: &[u8]) -> Result<(), CommandRefusal> {
     };
     if std::io::stdout().is_terminal() && !is_harmless() {
         let file = style::bold("-o FILE");
-        return Err(CommandRefusal(format!("the data are no plain text: write them to a file with {file}")));
+        return Err(CommandRefusal(format!("data is not plain text: write it to a file with {file}")));
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ use crate::terminal::moment::{ago, moment};
 use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{plain, print_as, style, terminal_columns};
 
-/// Shows what was done with dead letters, by hand and by rule, the latest first.
+/// Shows the audit log: operations by people and by rules, latest first.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -28,7 +28,7 @@ Examples:
 
 Exit code: 0 shown, 1 refused, 2 wrong use, 3 no server.")]
 pub(crate) struct AuditArgs {
-    /// How many
+    /// Maximum number of records
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) limit: u32,
     #[command(flatten)]
@@ -48,12 +48,11 @@ pub(crate) async fn run(args: &AuditArgs) -> anyhow::Result<()> {
     print_as(args.view.format, &records, || page(&records, now, terminal_columns()))
 }
 
-/// The records, the latest first.
 pub(crate) fn page(records: &[AuditRecord], now: Timestamp, room: Option<usize>) -> String {
     if records.is_empty() {
-        return format!("{} nothing is on record yet\n", style::good("✓"));
+        return format!("{} the audit log is empty\n", style::good("✓"));
     }
-    // Where nobody is asked for a key, nobody is known by name.
+    // Without authentication there are no names.
     let names_doers = records.iter().any(|record| record.by.is_some());
     let left = CellAlign::Left;
     let sides = [CellAlign::Whole, left, left, CellAlign::Right, left, left, left];
@@ -66,7 +65,7 @@ pub(crate) fn page(records: &[AuditRecord], now: Timestamp, room: Option<usize>)
             Cell::plain(moment(record.at)),
             Cell::dim(ago(record.at, now)),
             Cell::bold(plain(&record.act)),
-            // What is done elsewhere than with letters touches none.
+            // Zero: the operation concerned no letters.
             Cell::plain(if record.letters == 0 { String::new() } else { show_count(record.letters) }),
             Cell::plain(plain(&record.what)),
             Cell::dim(record.note.as_deref().map(plain).unwrap_or_default()),
@@ -78,11 +77,11 @@ pub(crate) fn page(records: &[AuditRecord], now: Timestamp, room: Option<usize>)
     table.within(room).text()
 }
 
-/// What was done, by hand or by rule, the latest first.
+/// The audit log, latest first.
 #[utoipa::path(
     get, path = "/v1/audit", operation_id = "audit", tag = "operating",
     params(QueryKeys<BeforeQuery>, QueryKeys<PageQuery>),
-    responses((status = 200, description = "a part of it", body = AuditResponse))
+    responses((status = 200, description = "a page of the audit log", body = AuditResponse))
 )]
 pub(crate) async fn audit(
     app: App,
@@ -94,7 +93,7 @@ pub(crate) async fn audit(
     reply::ok(&AuditResponse { audit, next })
 }
 
-/// What was done by hand or by the rule book, the latest first.
+/// A page of the audit log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct AuditResponse {
     pub audit: Vec<AuditRecord>,

@@ -1,4 +1,4 @@
-//! `redrive backup`: a copy of the store, made by the server if one runs, and by ourselves if none does.
+//! `redrive backup`: copies the store, online by the server or offline without one.
 
 use std::path::{Path, PathBuf};
 
@@ -22,39 +22,37 @@ use crate::client::{Client, ClientRequest};
 use crate::terminal::progress::{self, ProgressLine};
 use crate::terminal::{plain, print, style};
 
-/// Copies the store into a folder, while the server runs or while it does not.
+/// Copies the store into a folder, with or without a running server.
 ///
-/// With a server, the folder is one of the server's machine.
+/// With a server, the folder is on the server's machine.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   redrive backup backups/monday
   redrive backup backups/monday --data /var/lib/redrive
 
-Exit code: 0 copied, 1 refused or failed, 2 wrong use, 3 no server, and no store either.")]
+Exit code: 0 copied, 1 refused or failed, 2 wrong use, 3 no server and no store.")]
 pub(crate) struct BackupArgs {
-    /// Where to; the folder must hold no store
+    /// Target folder; must not contain a store
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
-    /// The data folder, for when no server runs
+    /// The data folder, if no server runs
     #[arg(long, value_name = "DIR", default_value = DATA_DEFAULT)]
     pub(crate) data: PathBuf,
     #[command(flatten)]
     pub(crate) server: ServerArgs,
 }
 
-/// Few enough that the bar moves.
+/// Small, so that the progress bar moves.
 const PAGES_PER_STEP: u32 = 256;
 
-/// The widest bar of progress, whatever the terminal.
 const BAR_COLUMNS_MAX: usize = 40;
 
-/// What stands beside the bar.
 const BAR_TEXT_COLUMNS: usize = 40;
 
 pub(crate) async fn run(args: &BackupArgs) -> anyhow::Result<()> {
     let shown = args.folder.display();
-    let folder = std::path::absolute(&args.folder).with_context(|| format!("{shown} names no folder"))?;
+    let folder = std::path::absolute(&args.folder).with_context(|| format!("invalid folder {shown}"))?;
     let client = args.server.client()?;
     let pages = match online_backup(client, &folder).await {
         Ok(pages) => pages,
@@ -62,14 +60,12 @@ pub(crate) async fn run(args: &BackupArgs) -> anyhow::Result<()> {
         Err(BackupStop::Failed(error)) => return Err(error),
     };
     let size = counted(pages, "page");
-    print(&format!("{} {size} copied to {}\n", style::good("✓"), style::bold(folder.display())))
+    print(&format!("{} copied {size} to {}\n", style::good("✓"), style::bold(folder.display())))
 }
 
-/// Why the server made no copy.
 enum BackupStop {
-    /// There is none, so that the store may be free.
+    /// No server answers: the store may be free.
     NoServer(ClientError),
-    /// There is one, and it could not.
     Failed(anyhow::Error),
 }
 
@@ -86,13 +82,13 @@ impl From<ClientError> for BackupStop {
     }
 }
 
-/// Has the server copy its store, and tells how many pages it has.
+/// Returns the number of pages.
 async fn online_backup(mut client: Client, folder: &Path) -> Result<u64, BackupStop> {
     let wanted = BackupRequest { folder: folder.to_string_lossy().into_owned() };
     let mut lines = client.lines(&ClientRequest::json("/v1/backup", &wanted)).await?;
     let failed = |text: String| BackupStop::Failed(CommandRefusal(text).into());
     let broke_off = |reason: &str| {
-        failed(format!("the copy is not complete, do not use it: {reason} ({})", client.address()))
+        failed(format!("the copy is incomplete, do not use it: {reason} ({})", client.address()))
     };
     let line = ProgressLine::new();
     let mut last = None;
@@ -112,11 +108,11 @@ async fn online_backup(mut client: Client, folder: &Path) -> Result<u64, BackupS
     }
 }
 
-/// Copies a store that no server has open, and tells how many pages it has.
+/// Returns the number of pages.
 fn offline_backup(data: &Path, folder: &Path, no_server: ClientError) -> anyhow::Result<u64> {
-    // Opening a store makes one, and a copy of nothing helps nobody.
+    // Opening would create an empty store.
     if let Err(StoreError::NotOpened { .. }) = store::open_reader(data) {
-        return Err(no_server).context(format!("there is no store in {} either", data.display()));
+        return Err(no_server).context(format!("no server, and no store in {}", data.display()));
     }
     let mut store = store::open(data, Options::default()).map_err(CommandRefusal::of)?;
     let mut backup = Backup::new(folder.to_owned(), PAGES_PER_STEP);
@@ -129,7 +125,7 @@ fn offline_backup(data: &Path, folder: &Path, no_server: ClientError) -> anyhow:
         show(&line, &BackupStep { pages, remaining, error: None });
         if remaining == 0 {
             line.clear();
-            // The store is not closed as after a run: how the last one ended is for the next one to find.
+            // Not closed as after a run, so that the next start still sees how the last run ended.
             return Ok(pages);
         }
     }
@@ -148,11 +144,11 @@ fn bar(step: &BackupStep, columns: usize) -> String {
     progress::bar(done, pages, columns, &words)
 }
 
-/// Copies the store to a folder of the server's machine.
+/// Copies the store to a folder on the server's machine.
 #[utoipa::path(
     post, path = "/v1/backup", operation_id = "backUp", tag = "operating",
     request_body = BackupRequest,
-    responses((status = 200, description = "one line of JSON for each step, as in the schema `BackupStep`", body = String, content_type = "application/x-ndjson"))
+    responses((status = 200, description = "one JSON line per step, as in the schema `BackupStep`", body = String, content_type = "application/x-ndjson"))
 )]
 pub(crate) async fn back_up(
     app: App,
@@ -180,15 +176,15 @@ pub(crate) async fn back_up(
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], stream).into_response())
 }
 
-/// What `redrive backup` asks for.
+/// A backup to make.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(expecting = "an object")]
 pub(crate) struct BackupRequest {
-    /// A folder of the server's machine, as an absolute path.
+    /// Absolute path of a folder on the server's machine.
     pub folder: String,
 }
 
-/// One line of a copy's progress.
+/// Progress of a backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct BackupStep {
     pub pages: u64,

@@ -1,4 +1,4 @@
-//! `redrive compact`: gives back the disk space of what was deleted.
+//! `redrive compact`: returns the disk space of deleted data.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use redrive_node::store::{self, CompactionResult, StoreError};
 use crate::cli::{CommandRefusal, DATA_DEFAULT};
 use crate::terminal::{print, size, style};
 
-/// Gives back the disk space of what was deleted; no server may run on the folder.
+/// Returns the disk space of deleted data; no server may use the folder.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -26,7 +26,7 @@ pub(crate) fn run(args: &CompactArgs) -> anyhow::Result<()> {
         StoreError::InUse { path, owner } => {
             let shown = path.display();
             CommandRefusal(format!(
-                "a server runs on {shown} (process {owner}): stop it while the folder is compacted"
+                "a server is using {shown} (process {owner}): stop it to compact the folder"
             ))
         }
         other => CommandRefusal::of(other),

@@ -1,4 +1,4 @@
-//! A data folder that a command reads without its server.
+//! A data folder that a command reads without a server.
 
 use std::path::Path;
 
@@ -11,7 +11,6 @@ use crate::cli::CommandRefusal;
 pub(crate) struct RecordFolder<'a> {
     pub(crate) path: &'a Path,
     pub(crate) reader: Box<dyn StoreReader>,
-    /// When it was opened.
     pub(crate) now: Timestamp,
 }
 

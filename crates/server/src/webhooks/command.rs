@@ -14,13 +14,13 @@ use crate::webhooks::json::{RefusedCallJson, RefusedCallsResponse};
 use crate::webhooks::sign::{self, HooksSignArgs};
 use crate::webhooks::text;
 
-/// Tries webhook sources out, and shows what was refused.
+/// Tests webhook sources, and shows refused calls.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A first webhook:
   redrive serve --rules redrive.yaml            with a source `github` in the rule book
-  redrive hooks sign github --body push.json    a curl command with a good signature
-  redrive hooks refused                         what was signed well and is no event all the same")]
+  redrive hooks sign github --body push.json    a curl command with a valid signature
+  redrive hooks refused                         refused calls with a valid signature")]
 pub(crate) struct HooksArgs {
     #[command(subcommand)]
     pub(crate) what: HooksCommand,
@@ -33,7 +33,7 @@ pub(crate) enum HooksCommand {
     Sign(HooksSignArgs),
 }
 
-/// Lists what came with a good signature and could not be taken, the latest first.
+/// Lists calls with a valid signature that were refused, latest first.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -42,26 +42,26 @@ Examples:
 
 Exit code: 0 shown, 1 refused, 2 wrong use, 3 no server.")]
 pub(crate) struct HooksRefusedArgs {
-    /// At most so many
+    /// Maximum number of calls
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) limit: u32,
     #[command(flatten)]
     pub(crate) view: ViewArgs,
 }
 
-/// Shows one of them with its headers and its body.
+/// Shows a refused call with its headers and body.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   redrive hooks show 12
   redrive hooks show 12 --raw > body.json
 
-Exit code: 0 shown, 1 it is not kept any more, 2 wrong use, 3 no server.")]
+Exit code: 0 shown, 1 not found, 2 wrong use, 3 no server.")]
 pub(crate) struct HooksShowArgs {
-    /// Its number, as `redrive hooks refused` tells it
+    /// Its number, as `redrive hooks refused` shows it
     #[arg(value_name = "NUMBER")]
     pub(crate) number: u64,
-    /// Prints the body as it came, and nothing else
+    /// Prints the raw body only
     #[arg(long, conflicts_with = "format")]
     pub(crate) raw: bool,
     #[command(flatten)]

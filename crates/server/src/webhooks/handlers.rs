@@ -1,16 +1,15 @@
-//! The door for webhooks, `POST /v1/hooks/{source}`: a call is answered as soon as its event is durable,
-//! whatever its targets do.
+//! Webhook ingress, `POST /v1/hooks/{source}`: a call is answered once its event is durable, whatever its
+//! targets do.
 //!
-//! The checks go from what costs little to what costs much, and from what anybody can send to what only the
-//! holder of the secret can: the source, the size, the time that the body takes, the signature, the rate of
-//! the source, and only then what the body says.
+//! Cheap checks come first, and checks that any sender can trigger before those that need the secret: source,
+//! size, body timeout, signature, rate of the source, and then the content.
 //!
 //! Invariants:
-//! - whoever cannot sign learns nothing but that, and makes us keep nothing but counts;
-//! - whoever cannot sign uses up nothing of what is for those who can: only calls that are believed count
-//!   against the rate of a source, and addresses that send others are slowed down for themselves;
-//! - an event that was signed and cannot be taken as one is kept for people to look at;
-//! - bodies that are being read have a bound together, and each has one of its own.
+//! - a sender without the secret learns nothing else, and costs no memory but counters;
+//! - it uses none of the source's rate: only signed calls count, and addresses with bad signatures are
+//! limited separately;
+//! - a signed event that cannot be accepted is stored for inspection;
+//! - bodies being read are bounded, together and each.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,35 +46,33 @@ use crate::api::limits::rate::{self, Limiter};
 use crate::api::{App, CORRELATION_ID, reply};
 use crate::webhooks::json::{AcceptedWebhook, SourceStatus};
 
-/// How long a call waits for a secret of which nothing is known yet: senders give up after a second.
+/// For a secret not fetched yet: senders time out after a second.
 const KNOWN_WITHIN: Duration = Duration::from_millis(500);
 
-/// How long a call waits for a secret that is fetched anew, after the one that is known did not fit.
+/// For a renewed secret, after the known one did not match.
 const RENEWED_WITHIN: Duration = Duration::from_millis(500);
 
-/// Bodies larger than this are judged where nobody else has to wait for it.
+/// Larger bodies are verified off the async threads.
 const LARGE_BYTES: usize = 256 * 1024;
 
-/// What those wait who come while a secret cannot be had.
+/// While a secret is unavailable.
 const RETRY_AFTER_NO_SECRET_SECONDS: u32 = 10;
 
-/// What the door has; clones are the same.
+/// Clones share state.
 #[derive(Clone)]
 pub(crate) struct Webhooks {
     hooks: WebhookSources,
     secrets: Secrets,
     limiter: Arc<Limiter>,
-    strangers: Arc<FailedLogins>,
+    bad_signatures: Arc<FailedLogins>,
 }
 
 impl Webhooks {
-    /// The door for the sources of a book.
     pub(crate) fn new(book: &Arc<RuleBook>, secrets: Secrets, limiter: Arc<Limiter>) -> Self {
-        let strangers = Arc::default();
-        Self { hooks: WebhookSources::new(book), secrets, limiter, strangers }
+        let bad_signatures = Arc::default();
+        Self { hooks: WebhookSources::new(book), secrets, limiter, bad_signatures }
     }
 
-    /// What is left of a source's rate, if it has one.
     fn admit(&self, hook: &WebhookSource, now: Timestamp) -> Result<Option<Allowed>, WebhookRefusal> {
         let Some(rate) = hook.rate() else { return Ok(None) };
         let admitted = self.limiter.check(&format!("source {}", hook.name()), rate, now);
@@ -86,51 +83,48 @@ impl Webhooks {
         })
     }
 
-    /// What one hears who has signed badly: from an address that does so too often, to wait.
+    /// After too many bad signatures from an address: wait.
     fn slow_down(&self, turned: WebhookRefusal, peer: Peer, now: Timestamp) -> WebhookRefusal {
         if turned.answered != WebhookResponse::Unauthorized {
             return turned;
         }
-        match self.strangers.note(&address_group(Some(peer.0)), now) {
+        match self.bad_signatures.note(&address_group(Some(peer.0)), now) {
             Ok(()) => turned,
-            // It counts as what it is, whatever is answered.
+            // Counted by its real cause, whatever is answered.
             Err(too_many) => WebhookRefusal { error: rate::refusal(&too_many), ..turned },
         }
     }
 
-    /// Builds the sources of another book.
     pub(crate) fn prepare(&self, book: &Arc<RuleBook>) -> BookSwitch {
         self.hooks.prepare(book)
     }
 
-    /// The secrets that cannot be fetched, whatever they are for.
+    /// Secrets that cannot be fetched, for any use.
     pub(crate) async fn unavailable_secrets(&self) -> Vec<(String, UnavailableValue)> {
         self.secrets.failing().await
     }
 
-    /// How the calls of each source were answered.
     pub(crate) fn status(&self) -> Vec<SourceStatus> {
         let status = |(name, counts)| SourceStatus::of_webhook(name, counts);
         self.hooks.counts().into_iter().map(status).collect()
     }
 }
 
-/// Whether a request is for this door.
 pub(crate) fn is_call(method: &Method, uri: &Uri) -> bool {
     method == Method::POST && uri.path().starts_with("/v1/hooks/")
 }
 
-/// Takes in a webhook of a source of the rule book.
+/// Accepts a webhook call of a source in the rule book.
 ///
-/// Who calls is told by the signature in the header that the source's scheme has, over the body as it came.
-/// A call is answered once its event is durable, whatever its targets do.
+/// The sender is authenticated by a signature over the raw body, in the header of the source's scheme. A call
+/// is answered once its event is durable, whatever its targets do.
 #[utoipa::path(
     post, path = "/v1/hooks/{source}", operation_id = "acceptHook", tag = "events",
-    params(("source" = String, Path, description = "a webhook source of the rule book")),
-    request_body(content = serde_json::Value, content_type = "application/json", description = "whatever the sender sends"),
+    params(("source" = String, Path, description = "a webhook source in the rule book")),
+    request_body(content = serde_json::Value, content_type = "application/json", description = "the sender's body"),
     responses(
-        (status = 202, description = "it is durable", body = AcceptedWebhook),
-        (status = 200, description = "one with its id came before, and it is not delivered again; or the challenge of a sender that checks the address, as text", content(
+        (status = 202, description = "the event is durable", body = AcceptedWebhook),
+        (status = 200, description = "duplicate id, not delivered again; or the answer to a sender's address check, as text", content(
             (AcceptedWebhook = "application/json"),
             (String = "text/plain"),
         )),
@@ -146,7 +140,6 @@ pub(crate) async fn take(
     answer(&app, &source, peer, &headers, body).await
 }
 
-/// A call that is not taken.
 struct WebhookRefusal {
     answered: WebhookResponse,
     error: ApiError,
@@ -154,7 +147,6 @@ struct WebhookRefusal {
     why: String,
 }
 
-/// A call that is.
 enum WebhookResult {
     Event(AcceptedWebhook, WebhookResponse),
     Challenge(String),
@@ -175,7 +167,6 @@ async fn answer(app: &App, source: &str, peer: Peer, headers: &HeaderMap, body: 
     response
 }
 
-/// What the sender hears, counted.
 fn said(
     app: &App,
     opened: &OpenWebhook,
@@ -190,7 +181,7 @@ fn said(
         }
         Ok(WebhookResult::Challenge(text)) => {
             log_call(app, opened, WebhookResponse::Challenge, correlation_id, None);
-            // It is the sender's own text: no browser is to take it for anything else.
+            // The text is the sender's: browsers must not interpret it.
             let headers = [
                 (header::CONTENT_TYPE, "text/plain; charset=utf-8"),
                 (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -205,11 +196,11 @@ fn said(
 }
 
 fn no_such_source(name: &str) -> ApiError {
-    let message = format!("the rule book has no webhook source `{name}`");
+    let message = format!("no webhook source `{name}` in the rule book");
     ApiError::new(ApiCode::SourceNotFound, message)
 }
 
-/// Counts an answer, and tells of it: of those that can be had without a signature, not of each.
+/// Answers that need no signature are logged at a limited rate.
 fn log_call(
     app: &App,
     opened: &OpenWebhook,
@@ -218,7 +209,7 @@ fn log_call(
     why: Option<&str>,
 ) {
     let source = opened.hook.name();
-    tracing::debug!(source, correlation_id, answered = answered.as_str(), why, "a webhook was answered");
+    tracing::debug!(source, correlation_id, answered = answered.as_str(), why, "webhook answered");
     if answered == WebhookResponse::Unauthorized {
         app.node.count_unauthorized(&format!("/v1/hooks/{source}"));
     }
@@ -226,10 +217,10 @@ fn log_call(
     match answered {
         WebhookResponse::Accepted | WebhookResponse::Duplicate | WebhookResponse::Challenge => {}
         WebhookResponse::Unauthorized => {
-            tracing::warn!(source, correlation_id, count, why, "webhooks came without a good signature");
-            let why = why.unwrap_or("it is not signed");
-            let times = if count == 1 { String::new() } else { format!(", {count} times by now") };
-            let message = format!("a call to the webhook source {source}: {why}{times}");
+            tracing::warn!(source, correlation_id, count, why, "webhook signature invalid");
+            let why = why.unwrap_or("missing signature");
+            let times = if count == 1 { String::new() } else { format!(", {count} times") };
+            let message = format!("webhook source {source}: {why}{times}");
             app.node.publish_logged(Activity::security(message));
         }
         WebhookResponse::Conflict
@@ -239,12 +230,12 @@ fn log_call(
         | WebhookResponse::RateLimited
         | WebhookResponse::Unavailable => {
             let answered = answered.as_str();
-            tracing::warn!(source, correlation_id, count, answered, why, "webhooks could not be taken");
+            tracing::warn!(source, correlation_id, count, answered, why, "webhook rejected");
         }
     }
 }
 
-/// A body that the holder of the secret has sent, and what is left of the source's rate.
+/// A verified body, and the rest of the source's rate.
 async fn believed(
     app: &App,
     opened: &OpenWebhook,
@@ -280,7 +271,6 @@ async fn judge(
     }
 }
 
-/// Why a body was not read, and who sent one too large.
 fn unread(opened: &OpenWebhook, headers: &HeaderMap, not_read: BodyReadError) -> WebhookRefusal {
     let answered = match not_read {
         BodyReadError::TooLarge => WebhookResponse::TooLarge,
@@ -297,7 +287,7 @@ fn unread(opened: &OpenWebhook, headers: &HeaderMap, not_read: BodyReadError) ->
     WebhookRefusal { answered, error, why: not_read.to_string() }
 }
 
-/// Where a webhook of GitHub is installed, such as `repository 79929171`, as the call says itself.
+/// The GitHub installation, such as `repository 79929171`, as claimed by the call.
 fn installation(hook: &WebhookSource, headers: &HeaderMap) -> Option<String> {
     const BYTES_MAX: usize = 32;
     let word = |name: &str| {
@@ -312,7 +302,7 @@ fn installation(hook: &WebhookSource, headers: &HeaderMap) -> Option<String> {
     Some(format!("{kind} {}", word("x-github-hook-installation-target-id")?))
 }
 
-/// Whether the holder of the secret has sent it: of the secret that is known, or of a newer one.
+/// With the known secret, or a renewed one.
 async fn believe(
     app: &App,
     hook: &WebhookSource,
@@ -340,7 +330,7 @@ async fn believe(
 }
 
 fn no_secret(why: &str) -> WebhookRefusal {
-    let error = ApiError::unavailable("the secret of this source cannot be had at the moment")
+    let error = ApiError::unavailable("the secret of this source is unavailable")
         .retry_after(RETRY_AFTER_NO_SECRET_SECONDS);
     WebhookRefusal { answered: WebhookResponse::Unavailable, error, why: why.to_owned() }
 }
@@ -349,14 +339,14 @@ fn distrusted(hook: &WebhookSource, distrust: SignatureError) -> WebhookRefusal 
     match distrust {
         SignatureError::NoKey => no_secret(&distrust.to_string()),
         SignatureError::Missing | SignatureError::Malformed | SignatureError::Bad => {
-            let message = "the signature is missing or does not fit";
+            let message = "the signature is missing or invalid";
             let error = ApiError::new(ApiCode::Unauthorized, message);
             WebhookRefusal { answered: WebhookResponse::Unauthorized, error, why: distrust.to_string() }
         }
-        // Only who holds the secret gets here, and should look at the clock and not for another secret.
+        // Only the holder of the secret gets here; its clock is wrong, not the secret.
         SignatureError::TooOld | SignatureError::TooNew => {
             let tolerance = show_duration(hook.tolerance());
-            let message = format!("the signed time is more than {tolerance} from ours");
+            let message = format!("the signed time differs by more than {tolerance} from the server's clock");
             let error = ApiError::new(ApiCode::Unauthorized, message);
             WebhookRefusal { answered: WebhookResponse::Unauthorized, error, why: distrust.to_string() }
         }
@@ -395,9 +385,9 @@ async fn submit(
             taken(first, WebhookResponse::Accepted)
         }
         HandOverResult::Duplicate(again) => taken(again, WebhookResponse::Duplicate),
-        // The sender can do nothing about it, and would only send it again.
+        // The sender cannot fix it and would only retry.
         HandOverResult::Refused { first } => {
-            let reason = format!("an event with the id `{id}` came before, and was another: {first}");
+            let reason = format!("an event with the id `{id}` and other content exists: {first}");
             keep(app, &opened.hook, headers, &body, &reason);
             let receipt = first.to_string();
             let taken = AcceptedWebhook { id, receipt, duplicate: true, conflict: true, deliveries: 0 };
@@ -414,7 +404,7 @@ async fn submit(
     }
 }
 
-/// Keeps what was signed and is no event of its own, for people to look at.
+/// Stores a signed call that is no valid event, for inspection.
 fn keep(app: &App, hook: &WebhookSource, headers: &HeaderMap, body: &Bytes, reason: &str) {
     let shown = headers.iter().filter(|(name, _)| !hook.is_secret_header(name));
     let headers = shown.map(|(name, value)| {
@@ -426,16 +416,16 @@ fn keep(app: &App, hook: &WebhookSource, headers: &HeaderMap, body: &Bytes, reas
         source: hook.name().to_owned(),
         reason: reason.to_owned(),
         headers: headers.collect(),
-        // A part of a large body would keep all of it in memory.
+        // Copied: a slice would keep the whole body in memory.
         body: Bytes::copy_from_slice(&body[..body.len().min(REFUSED_BODY_BYTES_MAX)]),
         body_bytes: body.len() as u64,
     };
     if !app.node.refuse_body(refused) {
-        tracing::debug!(source = hook.name(), "too many refused bodies wait to be kept: one is lost");
+        tracing::debug!(source = hook.name(), "too many refused calls waiting to be stored: one dropped");
     }
 }
 
-/// Does what takes long for a large body where other requests do not wait for it.
+/// Runs long work on a large body off the async threads.
 fn beside_others<T>(body: &Bytes, work: impl FnOnce() -> T) -> T {
     if body.len() > LARGE_BYTES { tokio::task::block_in_place(work) } else { work() }
 }

@@ -1,4 +1,4 @@
-//! The JSON of webhooks: what senders hear, how sources are, and what was refused.
+//! JSON of webhooks: answers to senders, source states, refused calls.
 
 use redrive_core::time::Timestamp;
 use redrive_node::source::{SourceState, SourceView};
@@ -6,47 +6,47 @@ use redrive_node::webhook::WebhookCounts;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A webhook that was taken, as its sender is told.
+/// An accepted webhook call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct AcceptedWebhook {
     /// The event's id.
     pub id: String,
-    /// To find it again by; the first one's if it came before.
+    /// Id to look it up by; of the first event if duplicate.
     pub receipt: String,
-    /// Whether one with its id came before.
+    /// Whether an event with this id was accepted before.
     pub duplicate: bool,
-    /// Whether that was another one; this one is not delivered.
+    /// Whether that event was different; this one is not delivered.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub conflict: bool,
-    /// How many services get it; 0 is recorded as unrouted.
+    /// Number of deliveries; 0 means unrouted.
     pub deliveries: u32,
 }
 
-/// How the calls of a source were answered since the server started.
+/// Calls of a source since the server started, by answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct SourceStatus {
     pub name: String,
     pub kind: String,
     #[serde(flatten)]
     pub counts: WebhookCounts,
-    /// Of a source that is read: how it is.
+    /// State of a source that is read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reading: Option<ReadingStatus>,
 }
 
-/// How a source is that messages are read from.
+/// State of a source that messages are read from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ReadingStatus {
-    /// `connecting`, `reading`, `held` (nothing is taken) or `down` (not connected).
+    /// `connecting`, `reading`, `held` (nothing is accepted) or `down` (not connected).
     pub state: String,
     pub since: Timestamp,
     /// Why it is held or down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// Messages upstream that are not acknowledged, as was last known.
+    /// Unacknowledged messages upstream, as last known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag: Option<u64>,
-    /// Messages that were read and are not acknowledged.
+    /// Messages read and not acknowledged.
     pub held: usize,
 }
 
@@ -70,28 +70,28 @@ impl SourceStatus {
     }
 }
 
-/// What was signed and could not be taken.
+/// A signed call that was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct RefusedCallJson {
     pub number: u64,
     pub at: Timestamp,
     pub source: String,
     pub reason: String,
-    /// Without those that could tell a secret.
+    /// Without those that may contain secrets.
     #[schema(value_type = Vec<Vec<String>>)]
     pub headers: Vec<(String, String)>,
-    /// How large the body was; of a large one the beginning is kept.
+    /// Size of the body; of a large one only the beginning is stored.
     pub body_bytes: u64,
-    /// What is kept of the body; only where one is asked for.
+    /// The stored part of the body; only for a single call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body_base64: Option<String>,
 }
 
-/// A list of those, the latest first.
+/// Refused calls, latest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct RefusedCallsResponse {
     pub refused: Vec<RefusedCallJson>,
-    /// To go on with; none at the end.
+    /// Cursor of the next page; absent at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Shows what came in by a webhook with a good signature and could not be taken.
+//! Refused webhook calls with a valid signature.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,11 +11,11 @@ use crate::api::request::{BeforeQuery, PageQuery, Query};
 use crate::api::{App, reply};
 use crate::webhooks::json::{RefusedCallJson, RefusedCallsResponse};
 
-/// What came by webhooks with a good signature and was no event, the latest first.
+/// Refused webhook calls with a valid signature, latest first.
 #[utoipa::path(
     get, path = "/v1/refused-hooks", operation_id = "refusedHooks", tag = "events",
     params(QueryKeys<BeforeQuery>, QueryKeys<PageQuery>),
-    responses((status = 200, description = "a part of them, without their bodies", body = RefusedCallsResponse))
+    responses((status = 200, description = "a page of calls, without bodies", body = RefusedCallsResponse))
 )]
 pub(crate) async fn list(
     app: App,
@@ -29,17 +29,17 @@ pub(crate) async fn list(
     reply::ok(&RefusedCallsResponse { refused, next })
 }
 
-/// One of them, with what is kept of its body.
+/// A refused call with the stored part of its body.
 #[utoipa::path(
     get, path = "/v1/refused-hooks/{number}", operation_id = "refusedHook", tag = "events",
-    params(("number" = u64, Path, description = "its number")),
+    params(("number" = u64, Path, description = "call number")),
     responses((status = 200, description = "the call", body = RefusedCallJson))
 )]
 pub(crate) async fn one(app: App, PathName(number): PathName) -> ApiResult {
-    let wanted = number.parse().map_err(|_| ApiError::invalid("number", "is no number"))?;
+    let wanted = number.parse().map_err(|_| ApiError::invalid("number", "is not a number"))?;
     let found = app.node.read(move |reader| reader.refused_body(wanted)).await?;
     let refused = found.ok_or_else(|| {
-        let message = format!("there is no refused body {wanted}: only the latest are kept");
+        let message = format!("no refused call {wanted}: only the latest are kept");
         ApiError::new(ApiCode::RefusedBodyNotFound, message)
     })?;
     reply::ok(&shown(refused))

@@ -1,4 +1,4 @@
-//! `redrive hooks sign`: a call as the sender of a webhook would make it.
+//! `redrive hooks sign`: a signed test call.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,37 +14,35 @@ use crate::connectors;
 use crate::rules::file::open_book;
 use crate::terminal::{print, shell_word};
 
-/// Prints a curl command that calls a webhook source with a good signature.
+/// Prints a curl command that calls a webhook source with a valid signature.
 ///
-/// The secret is read where the rule book says, and is not printed. Most schemes sign the time too: such a
-/// command is good for a few minutes.
+/// The secret is read as the rule book says and is not printed. Most schemes sign the time: the command is
+/// valid for a few minutes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   redrive hooks sign github --event issues --body issue.json
   redrive hooks sign billing --rules rules/billing.yaml | sh
 
-Exit code: 0 printed, 1 no such source, or its secret cannot be had, 2 a file cannot be read.")]
+Exit code: 0 printed, 1 no such source, or its secret is unavailable, 2 a file cannot be read.")]
 pub(crate) struct HooksSignArgs {
     /// The source's name in the rule book
     pub(crate) source: String,
     /// The rule book
     #[arg(long, value_name = "FILE", default_value = "redrive.yaml")]
     pub(crate) rules: PathBuf,
-    /// The file that holds the body; without it, the body is {}
+    /// File with the body (default: {})
     #[arg(long, value_name = "FILE")]
     pub(crate) body: Option<PathBuf>,
-    /// What happened, where the scheme says so in a header: with `github`
+    /// Event name, for schemes with an event header: `github`
     #[arg(long, value_name = "NAME", default_value = "ping")]
     pub(crate) event: String,
     #[command(flatten)]
     pub(crate) server: ServerArgs,
 }
 
-/// The largest body that is signed.
 const BODY_BYTES_MAX: u64 = 64 << 20;
 
-/// The body where none is given.
 const BODY_DEFAULT: &str = "{}";
 
 pub(crate) async fn run(args: &HooksSignArgs) -> anyhow::Result<()> {
@@ -60,9 +58,9 @@ pub(crate) async fn run(args: &HooksSignArgs) -> anyhow::Result<()> {
                 .map(|(name, _)| name.as_str())
                 .collect();
             let have = if known.is_empty() {
-                "it has none".to_owned()
+                "it has no webhook sources".to_owned()
             } else {
-                format!("it has {}", known.join(", "))
+                format!("its webhook sources: {}", known.join(", "))
             };
             CommandRefusal(format!(
                 "{} has no webhook source `{}`: {have}",
@@ -78,7 +76,7 @@ pub(crate) async fn run(args: &HooksSignArgs) -> anyhow::Result<()> {
     let id = format!("try-{}", uuid::Uuid::now_v7());
     let signed = values.iter().next().and_then(|secret| hook.sign(secret, &body, &id, wall_clock()));
     let signed = signed.ok_or_else(|| {
-        CommandRefusal(format!("the secret `{}` cannot be a key of this scheme", hook.secret()))
+        CommandRefusal(format!("the secret `{}` is not a valid key for this scheme", hook.secret()))
     })?;
     print(&command(args, signed))
 }

@@ -11,16 +11,13 @@ use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{cut, next_steps, plain, size, style};
 use crate::webhooks::json::{RefusedCallJson, SourceStatus};
 
-/// Longer reasons are cut in a list.
 const REASON_COLUMNS_MAX: usize = 100;
 
-/// How much of a body is shown.
 const BODY_BYTES_SHOWN_MAX: usize = 4_096;
 
-/// A list, the latest first.
 pub(crate) fn list(refused: &[RefusedCallJson], now: Timestamp) -> String {
     let Some(latest) = refused.first() else {
-        return format!("{} nothing that was signed well had to be refused\n", style::good("✓"));
+        return format!("{} no refused webhook calls\n", style::good("✓"));
     };
     let mut table =
         Table::new(&[CellAlign::Right, CellAlign::Left, CellAlign::Left, CellAlign::Right, CellAlign::Left]);
@@ -35,15 +32,14 @@ pub(crate) fn list(refused: &[RefusedCallJson], now: Timestamp) -> String {
         ]);
     }
     let steps =
-        [(format!("redrive hooks show {}", latest.number), "shows the latest with its headers and its body")];
+        [(format!("redrive hooks show {}", latest.number), "shows the latest with its headers and body")];
     table.text() + &next_steps(&steps)
 }
 
-/// One with its headers and the beginning of its body.
 pub(crate) fn page(refused: &RefusedCallJson, body: &[u8], now: Timestamp) -> String {
     let mut out = format!(
         "{}  {}\n{} {}\n",
-        style::bold(format!("refused body {} of {}", refused.number, plain(&refused.source))),
+        style::bold(format!("refused call {} of {}", refused.number, plain(&refused.source))),
         style::dim(format!("{}, {}", moment(refused.at), ago(refused.at, now))),
         style::error("✗"),
         plain(&refused.reason),
@@ -60,18 +56,16 @@ pub(crate) fn page(refused: &RefusedCallJson, body: &[u8], now: Timestamp) -> St
     if shown.len() < body.len() {
         let _ = writeln!(out, "  {}", style::dim("…"));
     }
-    let mut good_for = "prints the body as it came".to_owned();
+    let mut good_for = "prints the raw body".to_owned();
     if (body.len() as u64) < refused.body_bytes {
-        good_for = format!("prints what is kept of it: {}", size(body.len() as u64));
+        good_for = format!("prints the stored part: {}", size(body.len() as u64));
     }
     out.push_str(&next_steps(&[(format!("redrive hooks show {} --raw", refused.number), good_for.as_str())]));
     out
 }
 
-/// Installations whose bodies were too large that are named.
 const TOO_LARGE_BY_SHOWN_MAX: usize = 3;
 
-/// A table of all of them.
 pub(crate) fn table(sources: &[SourceStatus]) -> Table {
     let mut table = Table::new(&[
         CellAlign::Left,
@@ -103,7 +97,7 @@ pub(crate) fn table(sources: &[SourceStatus]) -> Table {
     table
 }
 
-/// Of a source that is read: its lag, and why it is not read if it is not.
+/// Lag, and why it is not read.
 fn reading(source: &SourceStatus) -> Option<String> {
     let reading = source.reading.as_ref()?;
     let lag = reading.lag.map_or_else(|| "lag unknown".to_owned(), |lag| format!("lag {}", show_count(lag)));
@@ -113,7 +107,6 @@ fn reading(source: &SourceStatus) -> Option<String> {
     })
 }
 
-/// What else there was, in words.
 fn remarks(counts: &WebhookCounts) -> Vec<String> {
     let some = |count: u64, words: String| (count > 0).then_some(words);
     let by = &counts.too_large_by;
@@ -125,11 +118,11 @@ fn remarks(counts: &WebhookCounts) -> Vec<String> {
     let more = if by.len() > TOO_LARGE_BY_SHOWN_MAX { ", …" } else { "" };
     let by = if named.is_empty() { String::new() } else { format!(" ({}{more})", named.join(", ")) };
     let remarks = [
-        some(counts.conflicts, format!("{} of one id", counted(counts.conflicts, "conflict"))),
+        some(counts.conflicts, format!("{} with a used id", counted(counts.conflicts, "conflict"))),
         some(counts.too_large, format!("{} too large{by}", show_count(counts.too_large))),
         some(counts.too_slow, format!("{} too slow", show_count(counts.too_slow))),
-        some(counts.rate_limited, format!("{} too many", show_count(counts.rate_limited))),
-        some(counts.unavailable, format!("{} not served", show_count(counts.unavailable))),
+        some(counts.rate_limited, format!("{} rate limited", show_count(counts.rate_limited))),
+        some(counts.unavailable, format!("{} unavailable", show_count(counts.unavailable))),
         some(counts.no_session, format!("{} without a session", show_count(counts.no_session))),
     ];
     remarks.into_iter().flatten().collect()

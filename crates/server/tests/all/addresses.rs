@@ -10,7 +10,7 @@ use crate::target::{Target, status};
 /// Parts of addresses that open a door.
 const SECRETS: [&str; 5] =
     ["hunter2query", "T0SECRET/B0SECRET", "hunter2path", "hunter2topic", "hunter2pager"];
-const STREAMS: [&str; 2] = ["/v1/live", "/v1/happenings"];
+const STREAMS: [&str; 2] = ["/v1/live", "/v1/activity"];
 /// A password is shown to nobody, not even to admins.
 const PASSWORD: &str = "hunter2password";
 

@@ -219,8 +219,7 @@ fn a_receiver_that_refuses_for_good_is_seen_by_who_looks_at_the_server() {
         let body = server.get("/readyz").json();
         (body["status"] == "degraded").then_some(body)
     });
-    let expected =
-        json!([{ "what": "receiver-dead", "why": "a receiver could not be told of alerts: hook" }]);
+    let expected = json!([{ "what": "receiver-dead", "why": "an alert receiver is unreachable: hook" }]);
     assert_eq!(ready["degraded"], expected);
     let status = server.status();
     assert_eq!(status["degraded"], expected);
@@ -230,10 +229,10 @@ fn a_receiver_that_refuses_for_good_is_seen_by_who_looks_at_the_server() {
     );
     let printed = folder.run(&["status", "--server", &url_of(&server)]).printed();
     assert!(
-        printed.starts_with("✗ ") && printed.contains("\n✗ a receiver could not be told of alerts: hook\n"),
+        printed.starts_with("✗ ") && printed.contains("\n✗ an alert receiver is unreachable: hook\n"),
         "{printed}"
     );
-    assert!(printed.contains("\n✗ the alert letters fires"), "{printed}");
+    assert!(printed.contains("\n✗ alert letters fires"), "{printed}");
     server.stop().assert_calm();
 }
 

@@ -250,7 +250,7 @@ fn begin_slowly(server: &Server) -> Connection {
 /// What a source answers whose secret was good, and cannot be had for longer than it is kept; it is an alert.
 fn secret_gone(server: &Server, folder: &Folder, admin: &str) -> Answer {
     let mut listener = server.client.connect().expect("it listens");
-    let listen = format!("GET /v1/happenings HTTP/1.1\r\nhost: localhost\r\n{admin}\r\n");
+    let listen = format!("GET /v1/activity HTTP/1.1\r\nhost: localhost\r\n{admin}\r\n");
     listener.send(listen.as_bytes()).expect("it listens");
     until("it is heard", || listener.line().ok().filter(String::is_empty));
     let taken = ask(server, ("POST /v1/hooks/brief", &signed("1"), "1"));

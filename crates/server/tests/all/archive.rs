@@ -41,7 +41,7 @@ fn what_was_sent_is_kept_byte_for_byte_and_outlives_the_store() {
     assert_eq!((&status["state"], &status["skipped"]), (&Value::from("well"), &Value::from(0)), "{status}");
     let url = format!("http://{}", server.client.address);
     let shown = folder.run(&["status", "--server", &url]).printed();
-    assert!(shown.contains("✓ archive: 1 event kept\n"), "{shown}");
+    assert!(shown.contains("✓ archive: 1 event archived\n"), "{shown}");
     server.stop().assert_calm();
 
     fs::remove_dir_all(folder.path("data")).expect("it is there");
@@ -83,7 +83,7 @@ fn an_archive_that_takes_nothing_holds_up_nobody_and_catches_up() {
     until("it is seen", || (server.status()["archive"]["state"] == "waiting").then_some(()));
     let url = format!("http://{}", server.client.address);
     let shown = folder.run(&["status", "--server", &url]).printed();
-    assert!(shown.contains("! archive: it takes nothing") && shown.contains("access denied"), "{shown}");
+    assert!(shown.contains("! archive: writes fail") && shown.contains("access denied"), "{shown}");
     assert!(server.err.so_far().contains("archive access denied"), "{}", server.err.so_far());
     fs::remove_file(folder.path("archive")).expect("it is there");
     assert_eq!(archived(&folder, "early"), "{\"id\":\"early\"}");
@@ -137,9 +137,7 @@ fn an_archive_may_come_with_a_new_rule_book() {
         server.status()["archive"]["archived"].as_u64().filter(|archived| *archived > 0)
     });
     archived(&folder, &format!("after-{number}"));
-    assert!(
-        folder.run(&["archive", "get", "before"]).refused().contains("has no event that goes by `before`")
-    );
+    assert!(folder.run(&["archive", "get", "before"]).refused().contains("has no event `before`"));
     server.stop().assert_calm();
 }
 
@@ -157,7 +155,7 @@ fn an_event_that_is_not_the_only_one_of_its_id_needs_another_word() {
     }
     until("both are archived", || (server.status()["archive"]["archived"] == 2).then_some(()));
     let refused = folder.run(&["archive", "get", "same"]).refused();
-    assert!(refused.contains("2 events go by `same`") && refused.contains("--source"), "{refused}");
+    assert!(refused.contains("2 events match `same`") && refused.contains("--source"), "{refused}");
     let one = folder.run(&["archive", "get", "same", "--source", "/b"]).printed();
     assert_eq!(one, "\"from /b\"");
     server.stop().assert_calm();
@@ -169,7 +167,7 @@ fn what_cannot_be_had_is_said_in_words() {
         "redrive.yaml",
         "version: 1\nservices:\n  a:\n    target: { log: stdout }\n    events: [x.y]\n",
     );
-    assert!(folder.run(&["archive", "get", "x"]).refused().contains("redrive.yaml has no archive"));
+    assert!(folder.run(&["archive", "get", "x"]).refused().contains("redrive.yaml defines no archive"));
     let missing = folder.run(&["archive", "get", "x", "--folder", "none"]).refused();
-    assert!(missing.contains("the archive in none could not be read"), "{missing}");
+    assert!(missing.contains("cannot read the archive in none"), "{missing}");
 }

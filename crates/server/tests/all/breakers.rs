@@ -29,10 +29,10 @@ fn everybody_is_told_who_they_are() {
     let target = Target::willing();
     let folder = Folder::with("redrive.yaml", &two_services(&target));
     let server = Server::start(&folder);
-    let anybody = server.get("/v1/whoami").json();
-    assert_eq!((&anybody["authentication"], &anybody["role"]), (&json!("off"), &json!("admin")));
-    assert_eq!(anybody["may"], json!(["send", "read", "operate", "administer"]));
-    assert_eq!((&anybody["name"], anybody.get("services")), (&json!("anybody"), None));
+    let anonymous = server.get("/v1/whoami").json();
+    assert_eq!((&anonymous["authentication"], &anonymous["role"]), (&json!("off"), &json!("admin")));
+    assert_eq!(anonymous["may"], json!(["send", "read", "operate", "administer"]));
+    assert_eq!((&anonymous["name"], anonymous.get("services")), (&json!("anonymous"), None));
     server.stop().assert_calm();
 
     let admin = key_on_folder(&folder, &["root", "--role", "admin"]);
@@ -117,12 +117,12 @@ fn a_tripped_breaker_is_still_open_after_a_restart() {
     let url = format!("http://{}", server.client.address);
     let run = |arguments: &[&str]| folder.run(&[arguments, &["--server", &url]].concat());
     let listed = run(&["breakers"]).printed();
-    assert!(listed.contains("shop") && listed.contains("by hand, probes in "), "{listed}");
+    assert!(listed.contains("shop") && listed.contains("manually, probes in "), "{listed}");
     assert_eq!(run(&["breakers", "list"]).printed().lines().count(), 3);
-    assert!(run(&["breakers", "reset", "shop"]).printed().contains("the breaker of shop is closed"));
+    assert!(run(&["breakers", "reset", "shop"]).printed().contains("circuit breaker of shop is closed"));
     server.until("1", "delivered");
     assert_eq!((&shop()["state"], &shop()["tripped_by_hand"]), (&json!("closed"), &json!(false)));
-    assert!(run(&["breakers", "trip", "shop", "--note", "again"]).printed().contains("is open: calls wait"));
+    assert!(run(&["breakers", "trip", "shop", "--note", "again"]).printed().contains("opened: calls wait"));
     assert!(run(&["breakers", "trip", "mail"]).refused().contains("(NO_BREAKER, 409)"));
     server.stop().assert_calm();
 }

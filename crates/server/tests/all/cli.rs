@@ -131,7 +131,7 @@ fn a_server_that_is_not_there_is_tried_again_and_then_told() {
     let run = folder.run(&["backup", "copy", "--server", &nowhere]);
     assert_eq!(run.code, 3, "{}", run.stderr);
     assert!(
-        run.stderr.contains("there is no store in redrive-data either: nothing answers at"),
+        run.stderr.contains("no server, and no store in redrive-data: nothing answers at"),
         "{}",
         run.stderr
     );
@@ -241,14 +241,14 @@ fn an_event_is_sent_as_it_was_typed() {
     let reply = || [Reply::json(202, &accepted(2))];
     let (run, requests) = against(reply(), &["send", "orders.placed", r#"{"n": 1.0}"#]);
     assert_snapshot!(run.printed(), @r"
-    ✓ orders.placed is safe
+    ✓ accepted orders.placed (on disk)
       id        order-42
       receipt   9e3779b97f4a7c15
-      goes to   2 services
+      routed to 2 services
 
     Next:
       redrive show 9e3779b97f4a7c15
-          shows what becomes of it
+          shows its deliveries
     ");
     assert!(requests[0].starts_with("POST /v1/events/orders.placed HTTP/1.1\n"), "{requests:?}");
     assert!(requests[0].ends_with("\n\n{\"n\": 1.0}"), "{requests:?}");
@@ -292,27 +292,27 @@ fn several_events_go_over_one_connection_and_each_has_an_id() {
 fn what_nobody_wants_and_what_came_before_is_said() {
     let (run, _) = against([Reply::json(202, &accepted(0))], &["send", "orders.placed"]);
     assert_snapshot!(run.printed(), @r"
-    ✓ orders.placed is safe
+    ✓ accepted orders.placed (on disk)
       id        order-42
       receipt   9e3779b97f4a7c15
-      goes to   nobody: no row of the rule book wants it, so it is kept as unrouted
+      routed to none: no rule matches, stored as unrouted
 
     Next:
       redrive show 9e3779b97f4a7c15
-          shows what becomes of it
+          shows its deliveries
     ");
     let mut again = accepted(1);
     again["duplicate"] = json!(true);
     let (run, _) = against([Reply::json(200, &again)], &["send", "orders.placed", "--id", "order-42"]);
     assert_snapshot!(run.printed(), @r"
-    ! orders.placed came before: nothing is delivered again
+    ! orders.placed is a duplicate: not delivered again
       id        order-42
       receipt   9e3779b97f4a7c15
-      goes to   1 service
+      routed to 1 service
 
     Next:
       redrive show 9e3779b97f4a7c15
-          shows what becomes of it
+          shows its deliveries
     ");
 }
 
@@ -327,7 +327,7 @@ fn an_event_is_shown_with_its_deliveries() {
         "receipt": "9e3779b97f4a7c15", "received_at": "2025-10-21T14:30:00Z", "unrouted": false, "event": event,
         "deliveries": [
             delivery(&json!({ "state": "delivered", "attempts": 1, "ended_at": "2025-10-21T14:30:00.012Z", "channel": null })),
-            delivery(&json!({ "state": "retrying", "attempts": 2, "due_at": "2025-10-21T14:35:12Z", "waits": { "on": "retry", "because": "the next attempt waits", "until": "2025-10-21T14:35:12Z" } })),
+            delivery(&json!({ "state": "retrying", "attempts": 2, "due_at": "2025-10-21T14:35:12Z", "waits": { "on": "retry", "because": "waiting for the next attempt", "until": "2025-10-21T14:35:12Z" } })),
             delivery(&json!({ "state": "held", "waits": { "on": "breaker", "because": "the circuit breaker of mail-api is open", "dependency": "mail-api" }, "service": "mail" })),
             delivery(&json!({ "state": "pending", "behind": true, "service": "search", "waits": { "on": "session", "because": "another event of session `customer-7` comes first" } })),
             delivery(&json!({ "state": "dead", "attempts": 4, "death": dead()["death"], "service": "audit" })),
@@ -352,17 +352,17 @@ fn an_event_is_shown_with_its_deliveries() {
         ]
       }
 
-    5 services get it
+    5 deliveries
       DELIVERY  SERVICE        STATE      ATTEMPTS
       3c6ef372  billing        delivered         1  after 12ms
-      3c6ef372  billing/email  retrying          2  the next attempt waits until 2025-10-21T14:35:12Z (in 12s)
+      3c6ef372  billing/email  retrying          2  waiting for the next attempt until 2025-10-21T14:35:12Z (in 12s)
       3c6ef372  mail/email     held              0  the circuit breaker of mail-api is open
       3c6ef372  search/email   pending           0  another event of session `customer-7` comes first
       3c6ef372  audit/email    dead              4  MAX_RETRIES_EXCEEDED: no answer in time
 
     Next:
       redrive why 3c6ef372
-          tells its story
+          shows its history
     "#);
     assert!(requests[0].starts_with("GET /v1/events/order%2042 HTTP/1.1\n"), "{requests:?}");
 }
@@ -385,13 +385,13 @@ fn an_event_that_nobody_wants_is_shown_as_such() {
       two
       lines [2J
 
-    ! nobody wants it
+    ! unrouted
 
     Next:
       redrive try a.b
-          says which rows of the rule book come close
+          shows which rules nearly match
       redrive route --unrouted
-          delivers it, once a row of the book wants it
+          delivers it, once a rule matches
     ");
 }
 
@@ -400,9 +400,9 @@ fn long_data_are_cut_and_binary_data_are_named() {
     let long = (1..=50).map(|line| line.to_string()).collect::<Vec<_>>().join("\n");
     #[rustfmt::skip]
     let cases = [
-        ("many lines",  json!({ "data": long }),              "\n  40\n  … 10 more lines; --format json has all of it\n"),
+        ("many lines",  json!({ "data": long }),              "\n  40\n  … 10 more lines; --format json shows all\n"),
         ("a long line", json!({ "data": "x".repeat(1_000) }), &*format!("\n  {}…\n", "x".repeat(159))),
-        ("bytes",       json!({ "data_base64": "AAEC" }),     "\ndata\n  (no text; in base64:)\n  AAEC\n"),
+        ("bytes",       json!({ "data_base64": "AAEC" }),     "\ndata\n  (binary, as base64:)\n  AAEC\n"),
         ("none",        json!({}),                            "\nno data\n"),
     ];
     for (name, event, words) in cases {
@@ -431,7 +431,7 @@ fn a_delivery_is_shown_where_no_event_goes_by_that_name() {
       session     customer-7
 
     attempts
-      NO  AT                         TOOK  WHAT                               SO
+      NO  AT                         TOOK  RESULT                             NEXT
        1  2025-10-21T14:30:00Z       12ms  503 transient SERVICE_UNAVAILABLE  retry at 2025-10-21T14:30:00.364Z
        2  2025-10-21T14:30:00.364Z   12ms  429 rate-limited RATE_LIMITED      retry at 2025-10-21T14:31:00.377Z
           2025-10-21T14:31:00.377Z         held                               held until 2025-10-21T14:31:30Z
@@ -440,15 +440,15 @@ fn a_delivery_is_shown_where_no_event_goes_by_that_name() {
 
     Next:
       redrive why 3c6ef372
-          tells its story
+          shows its history
       redrive show 9e3779b97f4a7c15
-          shows the event and who else gets it
+          shows the event and its other deliveries
     ");
     assert!(requests[1].starts_with("GET /v1/deliveries/3c6e HTTP/1.1\n"), "{requests:?}");
     let (run, _) = against([Reply::json(200, &json!({ "events": [] })), missing()], &["show", "3c6e"]);
     assert_snapshot!(run.refused(), @r"
-    error: nothing goes by `3c6e`: it is no event's id or receipt, and no delivery's id begins so
-      what was delivered is kept for a while only
+    error: nothing found for `3c6e`: not an event id or receipt, and not a delivery id or id prefix
+      completed deliveries are kept for a limited time only
     ");
 }
 
@@ -462,26 +462,26 @@ fn a_dead_letter_tells_its_whole_story() {
     attempt 1  at 0s  503 Service Unavailable
       when      2025-10-21T14:30:00Z, took 12ms
       answer    <html> [2J we are sorry</html>
-      category  transient SERVICE_UNAVAILABLE  (by the built-in classification)
+      category  transient SERVICE_UNAVAILABLE  (default classification)
       rule      on_failure: { transient: standard, 503: aggressive }  (line 9)
       verdict   retry in 351ms, at 2025-10-21T14:30:00.364Z
-                retry 1 of 3 by aggressive; 1 of 5 in all; backoff 352ms with its
+                retry 1 of 3 by aggressive; 1 of 5 in total; backoff 352ms with
                 jitter; window 364ms of 15s; deadline 364ms of 1h
 
     attempt 2  at 364ms  429 Too Many Requests: quota
       when      2025-10-21T14:30:00.364Z, took 12ms
-      category  rate-limited RATE_LIMITED  (by the built-in classification)
-      rule      what is built in  (the book says nothing on it)
+      category  rate-limited RATE_LIMITED  (default classification)
+      rule      default rule  (not in the rule book)
       verdict   retry in 1m, at 2025-10-21T14:31:00.377Z
-                retry 1 of 3 by upstream; 1 of 5 in all; backoff alone 5s;
-                Retry-After 1m; window 364ms of 15s; deadline 364ms of 1h
-                they asked for it, so it uses up `hold_max` (1m of 1d), not the
-                window
+                retry 1 of 3 by upstream; 1 of 5 in total; backoff 5s; Retry-After
+                1m; window 364ms of 15s; deadline 364ms of 1h
+                requested by the target, so it counts towards `hold_max` (1m of 1d),
+                not the window
 
-    held  at 1m  no attempt is made
+    held  at 1m  no attempt
       when      2025-10-21T14:31:00.377Z
-      because   the breaker is open: the wait burns no retry
-      held      1m in all before this
+      because   circuit breaker open; waiting uses no retry
+      held      1m in total before this
       verdict   held until 2025-10-21T14:31:30Z
 
     attempt 3  at 90s  404 Not Found: no such index
@@ -489,13 +489,13 @@ fn a_dead_letter_tells_its_whole_story() {
       category  transient NOT_FOUND  (`classify`, line 10)
                 classify: [{ status: 404, as: transient, because: "the index follows
                 later" }]
-      rule      line 9 of the book of that time
+      rule      line 9 of the rule book at that time
       verdict   retry in 987ms, at 2025-10-21T14:31:31Z
-                by another rule book than before: 0000000000000100
+                under a different rule book: 0000000000000100
 
     attempt 4  at 91s  no answer in time
       when      2025-10-21T14:31:31Z, took 2.50s
-      category  transient NETWORK_TIMEOUT  (by the built-in classification)
+      category  transient NETWORK_TIMEOUT  (default classification)
       rule      on_failure: { transient: standard, 503: aggressive }  (line 9)
       verdict   dead letter: the 3 retries of the policy are used up MAX_RETRIES_EXCEEDED
 
@@ -504,13 +504,13 @@ fn a_dead_letter_tells_its_whole_story() {
 
     Next:
       redrive dlq replay 3c6ef372
-          sends it again, once the cause is mended
+          replays it, once the cause is fixed
       redrive show 9e3779b97f4a7c15
-          shows the event and who else gets it
+          shows the event and its other deliveries
       redrive rules billing/email orders.placed
-          shows what the rule book says now
+          shows the current rules
       redrive try orders.placed --service billing/email --answers 503,429:60,404,timeout
-          walks the same failures through the rule book as it reads now
+          applies the same failures to the current rule book
     "#);
 }
 
@@ -555,7 +555,7 @@ fn the_state_of_a_server_fits_on_a_page() {
         "services": [
             { "service": "billing", "waiting": 12_000, "delivered": 1_200_000, "dead": 3, "paused_since": "2025-10-21T14:30:00Z", "health": "paused", "why": "paused", "why_since": "2025-10-21T14:30:00Z" },
             { "service": "billing", "channel": "email", "waiting": 0, "delivered": 7, "dead": 0, "health": "held", "why": "the circuit breaker of mail-api is open", "why_until": "2025-10-21T14:35:42Z" },
-            { "service": "old-svc", "waiting": 1, "delivered": 0, "dead": 0, "removed": true, "health": "removed", "why": "not in the rule book any more, and 1 delivery waits" },
+            { "service": "old-svc", "waiting": 1, "delivered": 0, "dead": 0, "removed": true, "health": "removed", "why": "no longer in the rule book, 1 delivery waits" },
         ],
         "dependencies": [
             { "name": "ledger", "breaker": "closed", "in_flight": 2 },
@@ -567,29 +567,29 @@ fn the_state_of_a_server_fits_on_a_page() {
     let printed = redrive(&["status", "--server", server.url()]).printed();
     assert_snapshot!(printed.replace(server.url(), "http://127.0.0.1:7373"), @r"
     ✗ redrive 0.1.0 at http://127.0.0.1:7373  up 3h15m, rule book 00000000000000ff
-    1,234,567 events, 3 calls in flight, 2 that nobody wants
+    1,234,567 events, 3 calls in flight, 2 unrouted
 
     SERVICE        WAITING  DELIVERED  DEAD
     billing         12,000  1,200,000     3  paused for 5m
     billing/email        0          7     0  held: the circuit breaker of mail-api is open until 2025-10-21T14:35:42Z (in 42s)
-    old-svc              1          0     0  removed: not in the rule book any more, and 1 delivery waits
+    old-svc              1          0     0  removed: no longer in the rule book, 1 delivery waits
 
     DEPENDENCY  BREAKER    IN FLIGHT
     ledger      closed             2
-    mail-api    open               0  probes go out in 42s; asked everybody to wait; goes on in 1m
+    mail-api    open               0  probes start in 42s; asked callers to wait; resumes in 1m
     sms         half-open          1
 
     Next:
       redrive resume billing
-          lets it go on
+          resumes it
       redrive removed
-          shows how to send what waits elsewhere, or to end it
+          lists waiting deliveries of removed services, to move or dead-letter
       redrive route --unrouted
-          delivers what the rule book wants by now
+          routes events that a rule matches now
       redrive dlq groups
           shows the causes of the dead letters
       redrive why --last
-          tells the story of the latest failure
+          shows the history of the latest failure
     ");
 }
 
@@ -599,13 +599,13 @@ fn operators_are_told_what_they_did() {
     let rerouted = |seen: u64, routed: u64| [Reply::json(200, &json!({ "seen": seen, "routed": routed }))];
     #[rustfmt::skip]
     let cases: [([Reply; 1], &[&str], &str); 7] = [
-        (done(),         &["pause", "billing"],     "✓ billing is paused: what comes for it waits until `redrive resume billing`\n"),
-        (done(),         &["resume", "billing"],    "✓ billing goes on\n"),
-        (rerouted(0, 0), &["route", "--unrouted"],  "✓ there are no unrouted events\n"),
-        (rerouted(7, 0), &["route", "--unrouted"],  "! 7 unrouted events, and still no row wants any; `redrive try TYPE` says which rows come close\n"),
-        (rerouted(1, 1), &["route", "--unrouted"],  "✓ the unrouted event is on its way now\n"),
-        (rerouted(7, 7), &["route", "--unrouted"],  "✓ all 7 unrouted events are on their way now\n"),
-        (rerouted(7, 5), &["route", "--unrouted"],  "✓ 5 of 7 unrouted events are on their way now, 2 stay\n"),
+        (done(),         &["pause", "billing"],     "✓ billing paused; deliveries wait until `redrive resume billing`\n"),
+        (done(),         &["resume", "billing"],    "✓ billing resumed\n"),
+        (rerouted(0, 0), &["route", "--unrouted"],  "✓ no unrouted events\n"),
+        (rerouted(7, 0), &["route", "--unrouted"],  "! 7 unrouted events, still no matching rule; `redrive try TYPE` shows which rules nearly match\n"),
+        (rerouted(1, 1), &["route", "--unrouted"],  "✓ routed the unrouted event\n"),
+        (rerouted(7, 7), &["route", "--unrouted"],  "✓ routed all 7 unrouted events\n"),
+        (rerouted(7, 5), &["route", "--unrouted"],  "✓ routed 5 of 7 unrouted events, 2 remain\n"),
     ];
     for (reply, arguments, expected) in cases {
         let (run, _) = against(reply, arguments);
@@ -618,10 +618,10 @@ fn a_copy_is_complete_or_refused() {
     let folder = Folder::new();
     #[rustfmt::skip]
     let cases = [
-        ("complete",   "{\"pages\":200,\"remaining\":100}\n\n{\"pages\":200,\"remaining\":0}\n", 0, "✓ 200 pages copied to "),
-        ("broken off", "{\"pages\":200,\"remaining\":100}\n",                                  1, "the copy is not complete, do not use it"),
+        ("complete",   "{\"pages\":200,\"remaining\":100}\n\n{\"pages\":200,\"remaining\":0}\n", 0, "✓ copied 200 pages to "),
+        ("broken off", "{\"pages\":200,\"remaining\":100}\n",                                  1, "the copy is incomplete, do not use it"),
         ("failed",     "{\"pages\":200,\"remaining\":100,\"error\":\"the disk is full\"}\n",   1, "the copy failed: the disk is full"),
-        ("nothing",    "",                                                                     1, "the copy is not complete, do not use it"),
+        ("nothing",    "",                                                                     1, "the copy is incomplete, do not use it"),
     ];
     for (name, body, code, words) in cases {
         let server = Scripted::new([Reply::new(200, body)]);

@@ -91,14 +91,14 @@ fn letters_are_listed_with_what_matters() {
 
     Next:
       redrive dlq show 3c6ef372
-          shows a letter with its attempts and its data
+          shows a letter with its attempts and data
       redrive dlq groups
-          shows the causes that they have in common
+          shows causes of dead letters
     ");
-    assert_eq!(run.stderr, "there are more: --before 18708f\n");
+    assert_eq!(run.stderr, "more: --before 18708f\n");
     assert_eq!(first_line(&requests[0]), "GET /v1/dead-letters?service=billing&from=2h&limit=2 HTTP/1.1");
     let (run, _) = against([Reply::json(200, &json!({ "dead_letters": [] }))], &["dlq", "list"]);
-    assert_snapshot!(run.printed(), @"✓ no dead letter matches");
+    assert_snapshot!(run.printed(), @"✓ no matching dead letters");
     // A page may be short and still not be the last.
     let pages = [
         json!({ "dead_letters": [], "next": "b" }),
@@ -142,9 +142,9 @@ fn ten_thousand_letters_read_as_their_causes() {
 
     Next:
       redrive dlq show 3c6ef372
-          shows a letter of the first cause
+          shows a letter of the first group
       redrive dlq replay --fingerprint 00c0ffee00c0ffee --canary
-          sends its letters again: one, then ten, then the rest
+          replays the first group: one, then ten, then the rest
     ");
     assert_eq!(first_line(&requests[0]), "GET /v1/failure-groups? HTTP/1.1");
     let young = json!({ "groups": [group(&json!({ "first_seen": "2025-10-21T14:30:00Z" }))] });
@@ -162,7 +162,7 @@ fn ten_thousand_letters_read_as_their_causes() {
     // What cannot be sent again so is not proposed.
     let claimed = Reply::json(200, &json!({ "dead_letters": [letter(&json!({ "claimed_by": 3 }))] }));
     let poison = json!({ "groups": [group(&json!({ "poison": 9_998 }))] });
-    let poison_step = "redrive dlq replay --fingerprint 00c0ffee00c0ffee --canary --include-poison --note 'why they should go through now'";
+    let poison_step = "redrive dlq replay --fingerprint 00c0ffee00c0ffee --canary --include-poison --note 'the cause is fixed'";
     #[rustfmt::skip]
     let cases = [
         ("a replay has them", &found,  claimed, "redrive replays 3"),
@@ -222,11 +222,11 @@ fn a_letter_is_shown_with_its_attempts_and_its_data() {
 
     Next:
       redrive dlq replay 3c6ef372
-          sends it again, once the cause is mended
+          replays it, once the cause is fixed
       redrive dlq edit 3c6ef372
-          sends it with other content
+          resends it with new data
       redrive why 3c6ef372
-          tells its whole story, with the lines of the rule book
+          shows its history with the rule lines
     "#);
     assert_eq!(first_line(&requests[0]), "GET /v1/dead-letters/3c6e?form=envelope HTTP/1.1");
     let (run, _) = against([Reply::json(200, &envelope())], &["dlq", "show", "3c6e", "--format", "json"]);
@@ -252,10 +252,10 @@ fn a_letter_is_shown_with_its_attempts_and_its_data() {
       }
 
     Next:
-      redrive dlq replay 'old 7' --include-poison --note 'why it should go through now'
-          sends it again, once the cause is mended
+      redrive dlq replay 'old 7' --include-poison --note 'the cause is fixed'
+          replays it, once the cause is fixed
       redrive dlq edit 'old 7'
-          sends it with other content
+          resends it with new data
     "#);
 }
 
@@ -275,16 +275,16 @@ fn what_a_replay_would_come_to_is_told_first() {
     let (run, requests) = against([Reply::json(200, &survey)], &arguments);
     assert_eq!((run.code, run.stderr.as_str()), (1, ""), "it could not begin");
     assert_snapshot!(run.stdout, @r"
-    5,000 dead letters would be sent again, of 250 sessions
+    5,000 dead letters to replay, of 250 sessions
       FAILURE GROUP     COUNT  SERVICE        MESSAGE
       00c0ffee00c0ffee  4,990  billing/email  order 42 has no field `total`
       0000000000000bad     10  billing
       to billing/email (4,990), billing (10)
       takes about 4m10s at that rate
       ! 7 more belong to replay 2
-      3 more are poison and stay: --include-poison sends them too
-      they hold 2 sessions
-    ✗ it could not begin: the rule book has no service `billing`
+      3 more are poison and skipped: --include-poison includes them
+      they block 2 sessions
+    ✗ cannot start: the rule book has no service `billing`
     ");
     assert!(requests[0].ends_with(r#"{"service":"billing","dry_run":true,"rate":20.0}"#), "{requests:?}");
     let survey = |letters: u64, count: u64| {
@@ -295,8 +295,8 @@ fn what_a_replay_would_come_to_is_told_first() {
     };
     #[rustfmt::skip]
     let cases = [
-        ("one",       1, 1, "1 dead letter would be sent again, of 1 session\n  ! 1 more belongs to replay 2\n  1 more is poison and stays: --include-poison sends it too\n  it holds 1 session\n"),
-        ("none",      0, 2, "no dead letter would be sent again\n  ! 2 belong to replay 2\n  2 are poison and stay: --include-poison sends them too\n"),
+        ("one",       1, 1, "1 dead letter to replay, of 1 session\n  ! 1 more belongs to replay 2\n  1 more is poison and skipped: --include-poison includes it\n  it blocks 1 session\n"),
+        ("none",      0, 2, "no dead letters to replay\n  ! 2 belong to replay 2\n  2 are poison and skipped: --include-poison includes them\n"),
     ];
     for (name, letters, count, expected) in cases {
         let (run, _) = against([Reply::json(200, &survey(letters, count))], &arguments);
@@ -311,8 +311,8 @@ fn poison_that_a_replay_leaves_alone_is_told() {
     #[rustfmt::skip]
     let cases = [
         ("none", 0, "✓ replay 3 is done: 1 delivered\n"),
-        ("one",  1, "✓ replay 3 is done: 1 delivered\n! 1 poison letter matches too and is left alone: --include-poison --note TEXT sends it as well\n"),
-        ("two",  2, "✓ replay 3 is done: 1 delivered\n! 2 poison letters match too and are left alone: --include-poison --note TEXT sends them as well\n"),
+        ("one",  1, "✓ replay 3 is done: 1 delivered\n! 1 poison letter matches too and is skipped: --include-poison --note TEXT includes it\n"),
+        ("two",  2, "✓ replay 3 is done: 1 delivered\n! 2 poison letters match too and are skipped: --include-poison --note TEXT includes them\n"),
     ];
     for (name, count, expected) in cases {
         let begun = Reply::json(201, &replay(&json!({ "state": "gathering", "poison_left": count })));
@@ -323,7 +323,7 @@ fn poison_that_a_replay_leaves_alone_is_told() {
 
 fn stream(states: &[Value]) -> Reply {
     let events = states.iter().fold(String::new(), |text, state| text + &format!("data: {state}\n\n"));
-    Reply::new(200, format!(": nothing new\n\n{events}")).header("content-type: text/event-stream")
+    Reply::new(200, format!(": keep-alive\n\n{events}")).header("content-type: text/event-stream")
 }
 
 #[test]
@@ -349,49 +349,49 @@ fn a_replay_is_watched_until_it_is_over() {
     };
     assert_snapshot!(run(&done, 0), @"✓ replay 3 is done: 5,000 delivered");
     assert_snapshot!(run(&partly, 1), @r"
-    ! replay 3 is done: 3 delivered, 1 failed again, 6 left alone
+    ! replay 3 is done: 3 delivered, 1 failed again, 6 skipped
 
     Next:
       redrive dlq list --tier poison
           shows the letters that failed again
     ");
     assert_snapshot!(run(&stopped, 1), @r"
-    ✗ replay 3 has stopped by itself: a letter failed again (failure group 00c0ffee00c0ffee)
+    ✗ replay 3 stopped: a letter failed again (failure group 00c0ffee00c0ffee)
       0 delivered, 1 failed again, 4,999 to go
 
     Next:
       redrive why 3c6ef372
-          tells why the letter failed again
+          shows why the letter failed again
       redrive replays 3 resume
-          lets it go on, once the cause is mended
+          resumes it, once the cause is fixed
       redrive replays 3 cancel
-          ends it; what was not sent stays dead
+          cancels it; unsent letters stay dead
     ");
     // A server that went away in between is found again.
     let replies =
         [Reply::json(201, &replay(&json!({}))), stream(&[replay(&json!({}))]), stream(&[replay(&done)])];
     let (run, _) = against(replies, &["dlq", "replay", "3c6e"]);
     assert_eq!(run.code, 0, "{run:?}");
-    assert_eq!(run.stderr, "— the server has gone away; the replay goes on when it is back\n");
+    assert_eq!(run.stderr, "— connection to the server lost; the replay resumes when the server is back\n");
     let (run, requests) =
         against([Reply::json(201, &replay(&json!({})))], &["dlq", "replay", "3c6e", "--detach"]);
     assert_snapshot!(run.printed(), @r"
     replay 3  service billing
-      state         running                                   10s ago
-      began         2025-10-21T14:34:00Z                      1m ago
-      pace          at most 20/s, 1,000 at once, canary: ten
+      state         running                                                     10s ago
+      started       2025-10-21T14:34:00Z                                        1m ago
+      pace          at most 20/s, 1,000 in flight at most, canary: ten letters
       letters       5,000
       delivered     9
       failed again  0
-      left alone    0
-      on their way  2
+      skipped       0
+      in flight     2
       to be sent    4,989
 
     Next:
       redrive replays 3 --watch
-          shows how it goes on
+          shows its progress
       redrive replays 3 pause
-          lets it send nothing more for now
+          pauses it
     ");
     assert!(requests[0].ends_with(r#"{"letters":["3c6e"]}"#), "{requests:?}");
     let taken = refusal("REPLAY_CONFLICT", "letter 3c6e belongs to replay 2");
@@ -408,9 +408,9 @@ fn replays_are_listed_and_told_what_to_do() {
     ] });
     let (run, _) = against([Reply::json(200, &found)], &["replays"]);
     assert_snapshot!(run.printed(), @r"
-    NO  STATE    LETTERS  DELIVERED  FAILED  LEFT ALONE  BEGAN   WHAT
-     3  running    5,000          9       0           0  1m ago  service billing
-     2  stopped    5,000          9       1           0  1m ago  letter 3c6ef372
+    NO  STATE    LETTERS  DELIVERED  FAILED  SKIPPED  STARTED  SELECTION
+     3  running    5,000          9       0        0  1m ago   service billing
+     2  stopped    5,000          9       1        0  1m ago   letter 3c6ef372
     ");
     let (run, requests) = against(
         [Reply::json(200, &replay(&json!({ "state": "paused", "to": "mail" })))],
@@ -418,31 +418,31 @@ fn replays_are_listed_and_told_what_to_do() {
     );
     assert_snapshot!(run.printed(), @r"
     replay 3  service billing
-      state         paused                                    10s ago
-      began         2025-10-21T14:34:00Z                      1m ago
-      pace          at most 20/s, 1,000 at once, canary: ten
-      goes to       mail                                      instead of where the letters came from
+      state         paused                                                      10s ago
+      started       2025-10-21T14:34:00Z                                        1m ago
+      pace          at most 20/s, 1,000 in flight at most, canary: ten letters
+      target        mail                                                        instead of the original service
       letters       5,000
       delivered     9
       failed again  0
-      left alone    0
-      on their way  2
+      skipped       0
+      in flight     2
       to be sent    4,989
 
     Next:
       redrive replays 3 resume
-          lets it go on
+          resumes it
       redrive replays 3 cancel
-          ends it; what was not sent stays dead
+          cancels it; unsent letters stay dead
     ");
     assert_eq!(first_line(&requests[0]), "POST /v1/replays/3/pause HTTP/1.1");
-    let gone = refusal("REPLAY_STATE", "replay 3 was cancelled and cannot go on; start a new one");
+    let gone = refusal("REPLAY_STATE", "replay 3 was cancelled and cannot resume; start a new one");
     let (run, _) = against([Reply::json(409, &gone)], &["replays", "3", "resume"]);
-    assert_snapshot!(run.refused(), @"error: replay 3 was cancelled and cannot go on; start a new one  (REPLAY_STATE, 409)");
+    assert_snapshot!(run.refused(), @"error: replay 3 was cancelled and cannot resume; start a new one  (REPLAY_STATE, 409)");
     let (run, _) =
         against([stream(&[replay(&json!({ "state": "cancelled" }))])], &["replays", "3", "--watch"]);
     assert_eq!(run.code, 1);
-    assert_snapshot!(run.stdout, @"! replay 3 was cancelled: 9 delivered, 4,989 not sent, 2 on their way");
+    assert_snapshot!(run.stdout, @"! replay 3 was cancelled: 9 delivered, 4,989 not sent, 2 in flight");
     let stop = json!({ "fingerprint": "00c0ffee00c0ffee", "delivery": DELIVERY });
     #[rustfmt::skip]
     let cases = [
@@ -460,13 +460,13 @@ fn replays_are_listed_and_told_what_to_do() {
 fn nothing_is_deleted_before_somebody_says_so() {
     let dry = json!({ "deleted": 12, "claimed": 3, "dry_run": true, "holding": 1, "done": true });
     let (run, requests) = against([Reply::json(200, &dry)], &["dlq", "purge", "--older-than", "7d"]);
-    assert_snapshot!(run.refused(), @"error: nothing was deleted: it would be 12 dead letters, and nobody can be asked here; add --yes");
+    assert_snapshot!(run.refused(), @"error: nothing deleted: 12 dead letters would be deleted, but there is no terminal to confirm; add --yes");
     assert!(requests[0].ends_with(r#"{"dry_run":true,"older_than":"7d"}"#), "{requests:?}");
     let (run, _) = against([Reply::json(200, &dry)], &["dlq", "purge", "--service", "billing", "--dry-run"]);
     assert_snapshot!(run.printed(), @r"
     12 dead letters would be deleted
-      1 session that they hold would go on without them
-      3 letters of open replays would stay
+      1 session would resume
+      3 letters of open replays would be kept
     ");
     let steps = "{\"deleted\":500,\"claimed\":0,\"dry_run\":false,\"done\":false}\n\
                  {\"deleted\":612,\"claimed\":3,\"dry_run\":false,\"done\":true}\n";
@@ -474,7 +474,7 @@ fn nothing_is_deleted_before_somebody_says_so() {
     let (run, requests) = against([Reply::new(200, steps)], &arguments);
     assert_snapshot!(run.printed(), @r"
     ✓ 612 dead letters deleted
-      3 letters of open replays stay: cancel the replay first
+      3 letters of open replays are kept: cancel the replay first
     ");
     assert!(requests[0].ends_with(r#"{"service":"billing","note":"test data"}"#), "{requests:?}");
     let (run, _) = against([Reply::new(200, &steps[..60])], &arguments);
@@ -491,11 +491,11 @@ fn a_letter_is_edited_skipped_and_never_sent_unchanged() {
         ["dlq", "edit", "3c6e", "--data", r#"{"order": 42.0, "total": 1e400}"#, "--note", "a typo"];
     let (run, requests) = against(replies(), &arguments);
     assert_snapshot!(run.printed(), @r"
-    ✓ letter 3c6ef372 is superseded: the event order-42#edit-00000000000000ff takes its place
+    ✓ replaced letter 3c6ef372 by event order-42#edit-00000000000000ff
 
     Next:
       redrive show 9e3779b97f4a7c15
-          shows what becomes of it
+          shows its deliveries
     ");
     assert_eq!(first_line(&requests[1]), "POST /v1/dead-letters/3c6e/edit HTTP/1.1");
     assert!(
@@ -509,11 +509,11 @@ fn a_letter_is_edited_skipped_and_never_sent_unchanged() {
     assert_eq!(first_line(&requests[0]), "GET /v1/dead-letters/legacy-2?form=envelope HTTP/1.1");
     assert_eq!(first_line(&requests[1]), format!("POST /v1/dead-letters/{DELIVERY}/edit HTTP/1.1"));
     let (run, _) = against(replies(), &["dlq", "edit", "3c6e", "--data", "{"]);
-    assert!(run.refused().contains("the new data are no JSON"));
+    assert!(run.refused().contains("new data is not valid JSON"));
     let skipped = json!({ "id": DELIVERY, "released": 2 });
     let (run, requests) =
         against([Reply::json(200, &skipped)], &["dlq", "skip", "3c6e", "--note", "too late"]);
-    assert_snapshot!(run.printed(), @"✓ letter 3c6ef372 is skipped: 2 deliveries behind it go on");
+    assert_snapshot!(run.printed(), @"✓ skipped letter 3c6ef372: 2 deliveries behind it resume");
     assert!(requests[0].ends_with(r#"{"note":"too late"}"#), "{requests:?}");
 }
 
@@ -537,9 +537,9 @@ fn an_editor_opens_the_data() {
     assert!(requests[1].contains("\"order\": 43"), "{requests:?}");
     let (code, stderr, requests) = edit("true", vec![letter()]);
     assert_eq!((code, requests.len()), (Some(1), 1), "{stderr}");
-    assert!(stderr.contains("nothing was changed"), "{stderr}");
+    assert!(stderr.contains("no change: the letter stays"), "{stderr}");
     let (code, stderr, _) = edit("false", vec![letter()]);
-    assert!(code == Some(1) && stderr.contains("the editor ended with"), "{stderr}");
+    assert!(code == Some(1) && stderr.contains("the editor exited with"), "{stderr}");
     let (code, stderr, _) = edit(" ", vec![letter()]);
     assert!(code == Some(1) && stderr.contains("set $EDITOR"), "{stderr}");
 }

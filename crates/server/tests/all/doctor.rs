@@ -244,7 +244,7 @@ fn a_service_that_is_not_there_is_a_wrong_name_and_no_good_news() {
     ];
     for words in of_a_server {
         let run = folder.run(&[words, &["--service", "odrers", "--server", &url]].concat());
-        let expected = "error: there is no service `odrers`: did you mean `orders`?\n";
+        let expected = "error: no service `odrers`: did you mean `orders`?\n";
         assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (2, "", expected), "{words:?}");
         let known = folder.run(&[words, &["--service", "orders", "--server", &url]].concat());
         assert_eq!((known.code, known.stderr.as_str()), (0, ""), "{words:?}");
@@ -254,7 +254,7 @@ fn a_service_that_is_not_there_is_a_wrong_name_and_no_good_news() {
         [&["doctor", "--rules", "redrive.yaml"], &["dlq", "list"], &["dlq", "groups"]];
     for words in of_a_folder {
         let run = folder.run(&[words, &["--service", "odrers", "--data", "data"]].concat());
-        let expected = "error: there is no service `odrers` in data: did you mean `orders`?\n";
+        let expected = "error: no service `odrers` in data: did you mean `orders`?\n";
         assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (2, "", expected), "{words:?}");
         let known = folder.run(&[words, &["--service", "orders", "--data", "data"]].concat());
         assert_eq!((known.code, known.stderr.as_str()), (0, ""), "{words:?}");

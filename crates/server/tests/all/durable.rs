@@ -113,7 +113,7 @@ fn a_full_disk_refuses_events_and_loses_none() {
     assert_eq!(status, 503, "{refused:?}");
     assert!(["OUTCOME_UNKNOWN", "SERVICE_UNAVAILABLE"].contains(&code.as_str()), "{refused:?}");
     assert!(refused.header("retry-after").is_some(), "{refused:?}");
-    server.err.wait_for("the store takes no writes");
+    server.err.wait_for("store writes failing");
     // The target takes what it was called with; that cannot be written down yet, and is not forgotten.
     gate.open();
     until("the target has answered", || target.calls()[0].answered);
@@ -192,7 +192,7 @@ fn a_store_without_memory_refuses_events_and_goes_on_without_a_restart() {
     // No more memory than it has: the index of the write-ahead log grows with the log, and cannot now.
     bound(&server, "as", "4096:unlimited");
     let refused = (1..500).find(|number| post(&format!("o-{number}")).status != 202).expect("it needs more");
-    server.err.wait_for("the store takes no writes");
+    server.err.wait_for("store writes failing");
 
     bound(&server, "as", "unlimited:unlimited");
     let again = format!("o-{refused}");

@@ -66,7 +66,7 @@ fn a_folder_that_goes_away_takes_no_more_events() {
             "{name}: {details}"
         );
         assert!(details["because"][0]["why"].to_string().contains("deleted, moved or replaced"), "{details}");
-        let line = server.err.wait_for("the store takes no writes");
+        let line = server.err.wait_for("store writes failing");
         assert!(line.contains("ERROR") && line.contains("deleted, moved or replaced"), "{name}: {line}");
         assert!(!line.contains("nothing is lost"), "{name}: only the files could tell: {line}");
         assert_eq!(server.get("/healthz").status, 200, "{name}: a restart would begin with nothing");
@@ -149,7 +149,7 @@ fn a_lock_file_that_was_deleted_lets_no_second_server_in() {
         assert!(refused.stderr.contains("another redrive is running on data"), "{}", refused.stderr);
     }
     let offline = folder.run(&["compact", "--data", "data"]);
-    assert!(offline.code != 0 && offline.stderr.contains("a server runs on data"), "{offline:?}");
+    assert!(offline.code != 0 && offline.stderr.contains("a server is using data"), "{offline:?}");
     server.accept("orders.placed", "o-1", "");
     server.until("o-1", "delivered");
     let has_lock = || folder.path("data/lock").exists();

@@ -92,7 +92,7 @@ fn a_command_tells_by_its_exit_code() {
     let folder = Folder::with("redrive.yaml", &book(&target, &[]));
     let server = Server::start(&folder);
     let url = format!("http://{}", server.client.address);
-    assert_eq!(redrive(&["health", "--server", &url]).printed(), "it works\n");
+    assert_eq!(redrive(&["health", "--server", &url]).printed(), "the server is alive\n");
     assert_eq!(redrive(&["health", "--ready", "--server", &url]).printed(), "ready\n");
     assert_eq!(server.post("/v1/services/orders/pause", "", "").status, 200);
     let paused = until("it is degraded", || {

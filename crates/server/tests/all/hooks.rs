@@ -138,7 +138,7 @@ fn a_call_by_github_is_an_event_in_its_session_once() {
     assert_eq!(target.count(), 2);
 
     let page = folder.run(&["status", "--server", &format!("http://{}", server.client.address)]).printed();
-    assert!(page.contains("github    webhook         2      1             0          0  1 conflict of one id, 1 without a session"), "{page}");
+    assert!(page.contains("github    webhook         2      1             0          0  1 conflict with a used id, 1 without a session"), "{page}");
     server.stop().assert_calm();
 }
 
@@ -185,7 +185,7 @@ fn every_other_answer_of_the_door() {
     let wrong = server.get("/v1/hooks/github");
     assert_eq!(wrong.error(), (405, "METHOD_NOT_ALLOWED".to_owned()), "{wrong:?}");
     let told = server.post("/v1/hooks/github", &bad, &body).json();
-    assert_eq!(told["error"]["message"], "the signature is missing or does not fit");
+    assert_eq!(told["error"]["message"], "the signature is missing or invalid");
     assert_eq!(
         counts(&server, "github"),
         json!({ "unauthorized": 5, "malformed": 5, "too_large": 2, "too_large_by": { "repository 79929171": 1 } })
@@ -341,7 +341,7 @@ fn other_schemes_come_by_the_same_door() {
     assert_eq!(slack(seconds, event).status, 202);
     let too_old = slack(seconds - 310, event);
     assert_eq!(too_old.error().0, 401, "too long ago");
-    let message = "the signed time is more than 5m from ours";
+    let message = "the signed time differs by more than 5m from the server's clock";
     assert_eq!(too_old.json()["error"]["message"], message, "who holds the secret may know");
     assert_eq!(slack(seconds + 310, event).error().0, 401, "not yet");
 
@@ -386,7 +386,7 @@ fn bad_signatures_are_told_and_leave_no_trace_of_themselves() {
     let folder = folder(&target);
     let server = Server::start(&folder);
     let mut listener = server.client.connect().expect("it listens");
-    listener.send(b"GET /v1/happenings HTTP/1.1\r\nhost: localhost\r\n\r\n").expect("it listens");
+    listener.send(b"GET /v1/activity HTTP/1.1\r\nhost: localhost\r\n\r\n").expect("it listens");
     until("it is heard", || listener.line().ok().filter(String::is_empty));
     let headers = github("issues", "d-1", b"{}") + "x-correlation-id: c-77\r\n";
     for _ in 0..50 {
@@ -401,9 +401,9 @@ fn bad_signatures_are_told_and_leave_no_trace_of_themselves() {
     });
     assert_eq!(
         (&told["what"], &told["message"]),
-        (&json!("security"), &json!("a call to the webhook source github: signature does not match"))
+        (&json!("security"), &json!("webhook source github: signature does not match"))
     );
-    let logged = server.err.wait_for("webhooks came without a good signature");
+    let logged = server.err.wait_for("webhook signature invalid");
     assert!(logged.contains("source=\"github\"") && logged.contains("c-77"), "{logged}");
     let ended = server.stop();
     ended.assert_calm();
@@ -421,7 +421,7 @@ fn what_was_signed_and_is_no_event_can_be_looked_at() {
     let server = Server::start(&folder);
     let url = format!("http://{}", server.client.address);
     let hooks = |arguments: &[&str]| folder.run(&[&["hooks"], arguments, &["--server", &url]].concat());
-    assert!(hooks(&["refused"]).printed().contains("nothing that was signed well had to be refused"));
+    assert!(hooks(&["refused"]).printed().contains("no refused webhook calls"));
     let headers =
         github("push", "d-1", b"{\"a\":") + "authorization: Bearer hunter2\r\ncookie: c=hunter2\r\n";
     assert_eq!(server.post("/v1/hooks/github", &headers, "{\"a\":").status, 400);
@@ -432,7 +432,7 @@ fn what_was_signed_and_is_no_event_can_be_looked_at() {
     });
     let listed = hooks(&["refused"]).printed();
     assert!(
-        listed.contains("`body` cannot be read as JSON") && listed.contains("redrive hooks show 1"),
+        listed.contains("`body` is not valid JSON") && listed.contains("redrive hooks show 1"),
         "{listed}"
     );
     let shown = hooks(&["show", "1"]).printed();
@@ -445,7 +445,7 @@ fn what_was_signed_and_is_no_event_can_be_looked_at() {
     assert_eq!(hooks(&["show", "1", "--raw"]).printed(), "{\"a\":");
     assert_eq!(server.get("/v1/refused-hooks/9").error(), (404, "REFUSED_BODY_NOT_FOUND".to_owned()));
     assert_eq!(server.get("/v1/refused-hooks/x").error(), (400, "VALIDATION_ERROR".to_owned()));
-    assert!(hooks(&["show", "9"]).refused().contains("there is no refused body 9"));
+    assert!(hooks(&["show", "9"]).refused().contains("no refused call 9"));
     server.stop().assert_calm();
 }
 
@@ -491,7 +491,10 @@ fn a_newcomer_can_call_a_source_with_what_is_printed() {
         until(&format!("{event_type} after {}", before.len()), || types().then_some(()));
     }
     let none = folder.run(&["hooks", "sign", "gitlab"]).refused();
-    assert!(none.contains("redrive.yaml has no webhook source `gitlab`: it has github, lost, own"), "{none}");
+    assert!(
+        none.contains("redrive.yaml has no webhook source `gitlab`: its webhook sources: github, lost, own"),
+        "{none}"
+    );
     let away = folder.run(&["hooks", "sign", "lost"]).refused();
     assert!(away.contains("the secret `away`: "), "{away}");
     server.stop().assert_calm();

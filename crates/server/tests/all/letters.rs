@@ -168,20 +168,20 @@ fn what_cannot_be_done_is_said_clearly() {
     let edit = format!("/v1/dead-letters/{id}/edit");
     #[rustfmt::skip]
     let cases = [
-        ("no letter",            skip(nothing),                 json!({}),                                             404, "there is no dead letter"),
-        ("no replay",            format!("{replays}/9/pause"),  json!({}),                                             404, "there is no replay 9"),
-        ("no number",            format!("{replays}/x/pause"),  json!({}),                                             400, "numbered from 1"),
-        ("no act",               format!("{replays}/1/stop"),   json!({}),                                             404, "paused, resumed and cancelled"),
+        ("no letter",            skip(nothing),                 json!({}),                                             404, "no dead letter"),
+        ("no replay",            format!("{replays}/9/pause"),  json!({}),                                             404, "no replay 9"),
+        ("no number",            format!("{replays}/x/pause"),  json!({}),                                             400, "they start at 1"),
+        ("no act",               format!("{replays}/1/stop"),   json!({}),                                             404, "expected pause, resume or cancel"),
         ("an empty replay",      replays.to_owned(),            json!({}),                                             400, "`\\\"all\\\": true`"),
         ("an empty purge",       purge.to_owned(),              json!({}),                                             400, "`\\\"all\\\": true`"),
         ("a typo",               replays.to_owned(),            json!({ "sevice": "orders" }),                         400, "`sevice` is not known here"),
-        ("no letter to replay",  replays.to_owned(),            json!({ "letters": [nothing] }),                       404, "there is no dead letter"),
+        ("no letter to replay",  replays.to_owned(),            json!({ "letters": [nothing] }),                       404, "no dead letter"),
         ("nothing matches",      replays.to_owned(),            json!({ "service": "billing" }),                       404, "no dead letter matches"),
         ("no such service",      replays.to_owned(),            json!({ "service": "orders", "to": "billing" }),       409, "--to SERVICE"),
-        ("poison, no word",      replays.to_owned(),            json!({ "all": true, "include_poison": true }),        400, "say with a note why"),
+        ("poison, no word",      replays.to_owned(),            json!({ "all": true, "include_poison": true }),        400, "add a note with the reason"),
         ("no rate",              replays.to_owned(),            json!({ "all": true, "rate": 0 }),                     400, "`rate` must be a number"),
         ("no concurrency",       replays.to_owned(),            json!({ "all": true, "concurrency": 0 }),              400, "`concurrency` must be a number from 1"),
-        ("text alone",           purge.to_owned(),              json!({ "text": "x" }),                                400, "within a failure group or a time only"),
+        ("text alone",           purge.to_owned(),              json!({ "text": "x" }),                                400, "requires a failure group or a time"),
         ("nothing to edit",      edit.clone(),                  json!({}),                                             400, "`data` is missing"),
         ("the same again",       edit,                          json!({ "data": { "id": "a" } }),                      400, "replay the letter instead"),
         ("no JSON",              purge.to_owned(),              json!([]),                                             400, "is no JSON object"),
@@ -285,10 +285,10 @@ fn a_letter_is_mended_and_another_given_up() {
     assert_eq!((again.status, again.json()), (200, edited.clone()));
     let other = stage.post(&path, &json!({ "data": { "id": "a", "total": 13 } }));
     assert_eq!(other.status, 404, "another edit comes too late");
-    assert!(other.json().to_string().contains("was sent with other data"), "{}", other.json());
+    assert!(other.json().to_string().contains("was edited and resent"), "{}", other.json());
     let old = stage.server.until("a", "superseded");
     assert_eq!(old["superseded_by"], receipt, "{old}");
-    assert!(stage.run(&["why", &stage.id_of("a")]).printed().contains("was sent in its place"));
+    assert!(stage.run(&["why", &stage.id_of("a")]).printed().contains("replaced by the event"));
     stage.run(&["dlq", "skip", &stage.id_of("b"), "--note", "too late"]).printed();
     stage.server.until("b", "skipped");
     assert!(stage.run(&["dlq", "purge", "--type", "orders.*"]).refused().contains("add --yes"));
@@ -376,7 +376,7 @@ fn a_pile_moves_from_one_server_to_another() {
         format!("{plain}\n\n{{\"service\":\"a b\",\"type\":\"c\"}}\n"),
     );
     assert_eq!(answer.status, 400, "{answer:?}");
-    assert!(answer.body.contains("line 3 has a service that is no name"), "{answer:?}");
+    assert!(answer.body.contains("line 3 has an invalid service name"), "{answer:?}");
     from.server.stop().assert_calm();
     to.server.stop().assert_calm();
 }
@@ -414,10 +414,10 @@ fn who_waits_behind_a_dead_letter_is_told_which() {
     stage.server.accept("orders.placed", "2", "a");
     let letter = stage.id_of("1");
     let why = stage.run(&["why", &stage.id_of("2")]).printed();
-    assert!(why.contains(&format!("the dead letter {letter} holds its session")), "{why}");
+    assert!(why.contains(&format!("the dead letter {letter} blocks its session")), "{why}");
     assert!(why.contains(&format!("redrive dlq skip {}", &letter[..8])), "{why}");
     let status = stage.run(&["status"]).printed();
-    assert!(status.contains("1 session is held by a dead letter: 1 delivery waits behind it"), "{status}");
+    assert!(status.contains("1 session is blocked by a dead letter: 1 delivery waits behind it"), "{status}");
     stage.mended.store(true, Ordering::SeqCst);
     stage.run(&["dlq", "replay", &letter]).printed();
     stage.server.until("2", "delivered");
@@ -452,7 +452,7 @@ fn ctrl_c_ends_the_watching_and_not_the_replay() {
     crate::server::signal(watching.id(), "INT");
     let mut rest = String::new();
     said.read_to_string(&mut rest).expect("it ends");
-    assert!(rest.contains("replay 1 goes on without you"), "{rest}");
+    assert!(rest.contains("replay 1 continues on the server"), "{rest}");
     assert_eq!(watching.wait().expect("it ends").code(), Some(0));
     assert_eq!(stage.server.get("/v1/replays/1").json()["state"], "running");
     stage.server.stop().assert_calm();

@@ -38,7 +38,7 @@ fn from_an_event_to_its_story() {
         assert!(why.contains(words), "{words}: {why}");
     }
     assert!(run(&["show", delivery]).printed().contains("dead letter GONE"), "by the digits of a delivery");
-    assert!(run(&["show", "nothing-of-the-kind"]).refused().contains("nothing goes by"));
+    assert!(run(&["show", "nothing-of-the-kind"]).refused().contains("nothing found for"));
     let json: Value =
         serde_json::from_str(&run(&["why", delivery, "--format", "json"]).printed()).expect("JSON");
     assert_eq!(json["stories"][0]["status"], 410);
@@ -55,10 +55,10 @@ fn what_an_operator_says_holds() {
 
     run(&["pause", "orders"]).printed();
     run(&["send", "orders.placed", "--id", "1"]).printed();
-    assert!(run(&["send", "nobody.wants", "--id", "2"]).printed().contains("goes to   nobody"));
+    assert!(run(&["send", "nobody.wants", "--id", "2"]).printed().contains("routed to none"));
     let paused = run(&["status"]).printed();
-    assert!(paused.contains("paused for ") && paused.contains("1 that nobody wants"), "{paused}");
-    assert!(run(&["why", "--last"]).printed().contains("still waiting after 0 attempts: "));
+    assert!(paused.contains("paused for ") && paused.contains("1 unrouted"), "{paused}");
+    assert!(run(&["why", "--last"]).printed().contains("waiting after 0 attempts: "));
     run(&["resume", "orders"]).printed();
     server.until("1", "delivered");
     assert!(!run(&["status"]).printed().contains("paused for "));
@@ -77,16 +77,16 @@ fn a_copy_is_a_store_whoever_made_it() {
 
     folder.run(&["send", "orders.placed", "--id", "1", "--server", &url]).printed();
     server.until("1", "delivered");
-    assert!(backup("online").printed().contains(" pages copied to "));
+    assert!(backup("online").printed().contains(" pages to "));
     assert!(backup("online").refused().contains("the backup folder must be empty"));
     let compact = || folder.run(&["compact", "--data", "data"]);
     let refused = compact().refused();
-    assert!(refused.starts_with("error: a server runs on data (process "), "{refused}");
-    assert!(refused.ends_with("): stop it while the folder is compacted\n"), "{refused}");
+    assert!(refused.starts_with("error: a server is using data (process "), "{refused}");
+    assert!(refused.ends_with("): stop it to compact the folder\n"), "{refused}");
     let refused = folder.run(&["keys", "create", "me", "--role", "admin", "--data", "data"]).refused();
-    assert!(refused.contains("ask it instead, without --data and with an admin's key"), "{refused}");
+    assert!(refused.contains("use the server instead, without --data and with an admin key"), "{refused}");
     server.stop().assert_calm();
-    assert!(backup("offline").printed().contains(" pages copied to "));
+    assert!(backup("offline").printed().contains(" pages to "));
     assert!(compact().printed().starts_with("✓ data: "));
 
     for copy in ["online", "offline"] {

@@ -81,7 +81,7 @@ fn what_waits_for_a_removed_service_is_reported_and_can_end_as_dead_letters() {
     let listed = run(&["removed"]).printed();
     assert!(listed.contains("old") && listed.contains("redrive removed move old --to SERVICE"), "{listed}");
     let status = run(&["status"]).printed();
-    assert!(status.contains("removed: not in the rule book any more, and 50 deliveries wait"), "{status}");
+    assert!(status.contains("removed: no longer in the rule book, 50 deliveries wait"), "{status}");
 
     let some = run(&["removed", "dead-letter", "old", "--limit", "25", "--note", "gone"]).printed();
     assert!(some.contains("25 deliveries turned into dead letters, 25 left"), "{some}");
@@ -112,7 +112,7 @@ fn what_waits_for_a_removed_service_goes_to_another_in_the_order_of_its_sessions
     let refused = run(&["removed", "move", "old", "--to", "none"]).refused();
     assert!(refused.contains("destination `none` is not in the rule book"), "{refused}");
     let told = run(&["removed", "move", "old", "--to", "new"]).printed();
-    assert!(told.contains("✓ 50 deliveries sent to new\n"), "{told}");
+    assert!(told.contains("✓ 50 deliveries moved to new\n"), "{told}");
     until("all are delivered", || (count(&server, "delivered") == 50).then_some(()));
     let calls = target.calls();
     assert_eq!(calls.len(), 50);
@@ -221,14 +221,14 @@ fn assert_ways_out(folder: &Folder, server: &Server, target: &Target) {
     let url = format!("http://{}", server.client.address);
     let run = |arguments: &[&str]| folder.run(&[arguments, &["--server", &url]].concat());
     let listed = run(&["removed"]).printed();
-    assert!(listed.contains("rows that took these events") && listed.contains("text/sms"), "{listed}");
+    assert!(listed.contains("rows for these events") && listed.contains("text/sms"), "{listed}");
     let id = server.delivery("o-1")["id"].clone();
     let why = run(&["why", id.as_str().expect("an id")]).printed();
     assert!(why.contains("redrive removed move mail --to SERVICE"), "{why}");
     let ended = run(&["removed", "dead-letter", "text/sms"]).printed();
     assert!(ended.contains("✓ 2 deliveries turned into dead letters\n"), "{ended}");
     let moved = run(&["removed", "move", "mail", "--to", "new", "--limit", "3"]).printed();
-    assert!(moved.contains("3 deliveries sent to new, 8 left"), "{moved}");
+    assert!(moved.contains("3 deliveries moved to new, 8 left"), "{moved}");
     let ended = run(&["removed", "dead-letter", "mail"]).printed();
     assert!(ended.contains("✓ 7 deliveries turned into dead letters\n"), "{ended}");
     // The row that is left takes what waited behind.

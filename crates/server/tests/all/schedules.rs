@@ -193,36 +193,36 @@ fn fires_to_come_are_shown_with_what_clocks_that_are_set_do_to_them() {
     let folder = Folder::with("redrive.yaml", BOOK);
     let spring = folder.run(&["schedules", "--count", "3", "--from", "2026-03-27T12:00:00Z"]);
     assert_snapshot!(spring.printed(), @"
-    daily  emits report.daily at 30 2 * * * in Europe/Berlin; missed fires are all caught up, within 2d
+    daily  emits report.daily at 30 2 * * * in Europe/Berlin; missed fires are all caught up within 2d
       Sat 2026-03-28 02:30 CET   2026-03-28T01:30:00Z  in 13h30m
       Sun 2026-03-29 03:30 CEST  2026-03-29T01:30:00Z  in 37h     moved: clocks leave out the time that the cron names
       Mon 2026-03-30 02:30 CEST  2026-03-30T00:30:00Z  in 2d12h
 
-    half-hourly  emits check.due at */30 * * * * in Europe/Berlin; missed fires are lost
+    half-hourly  emits check.due at */30 * * * * in Europe/Berlin; missed fires are skipped
       Fri 2026-03-27 13:30 CET  2026-03-27T12:30:00Z  in 30m
       Fri 2026-03-27 14:00 CET  2026-03-27T13:00:00Z  in 1h
       Fri 2026-03-27 14:30 CET  2026-03-27T13:30:00Z  in 1h30m
 
-    dead letters  come back at 0 3 1 * * in UTC
+    dead letters  replayed at 0 3 1 * * in UTC
       Wed 2026-04-01 03:00 UTC  2026-04-01T03:00:00Z  in 4d15h
       Fri 2026-05-01 03:00 UTC  2026-05-01T03:00:00Z  in 34d15h
       Mon 2026-06-01 03:00 UTC  2026-06-01T03:00:00Z  in 65d15h
     ");
     let autumn = folder.run(&["schedules", "--count", "4", "--from", "2026-10-25T00:10:00Z"]);
     assert_snapshot!(autumn.printed(), @"
-    daily  emits report.daily at 30 2 * * * in Europe/Berlin; missed fires are all caught up, within 2d
+    daily  emits report.daily at 30 2 * * * in Europe/Berlin; missed fires are all caught up within 2d
       Sun 2026-10-25 02:30 CEST  2026-10-25T00:30:00Z  in 20m   clocks show this time twice: it fires the first time only
       Mon 2026-10-26 02:30 CET   2026-10-26T01:30:00Z  in 25h
       Tue 2026-10-27 02:30 CET   2026-10-27T01:30:00Z  in 2d1h
       Wed 2026-10-28 02:30 CET   2026-10-28T01:30:00Z  in 3d1h
 
-    half-hourly  emits check.due at */30 * * * * in Europe/Berlin; missed fires are lost
+    half-hourly  emits check.due at */30 * * * * in Europe/Berlin; missed fires are skipped
       Sun 2026-10-25 02:30 CEST  2026-10-25T00:30:00Z  in 20m    clocks show this time twice: the first of two fires
       Sun 2026-10-25 02:00 CET   2026-10-25T01:00:00Z  in 50m    clocks show this time twice: the second of two fires
       Sun 2026-10-25 02:30 CET   2026-10-25T01:30:00Z  in 1h20m  clocks show this time twice: the second of two fires
       Sun 2026-10-25 03:00 CET   2026-10-25T02:00:00Z  in 1h50m
 
-    dead letters  come back at 0 3 1 * * in UTC
+    dead letters  replayed at 0 3 1 * * in UTC
       Sun 2026-11-01 03:00 UTC  2026-11-01T03:00:00Z  in 7d2h
       Tue 2026-12-01 03:00 UTC  2026-12-01T03:00:00Z  in 37d2h
       Fri 2027-01-01 03:00 UTC  2027-01-01T03:00:00Z  in 68d2h
@@ -244,5 +244,5 @@ fn fires_to_come_are_shown_with_what_clocks_that_are_set_do_to_them() {
         "redrive.yaml",
         "version: 1\nservices: { s: { target: { log: stdout }, events: [a] } }\n",
     );
-    assert_eq!(none.run(&["schedules"]).printed(), "the rule book has no schedules\n");
+    assert_eq!(none.run(&["schedules"]).printed(), "no schedules in the rule book\n");
 }

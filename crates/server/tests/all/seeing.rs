@@ -248,7 +248,7 @@ fn whoever_listens_hears_a_pulse_every_second_and_what_happens() {
         .collect();
     let headers = format!("{}content-type: application/cloudevents-batch+json\r\n", bearer(&admin));
     assert_eq!(server.post("/v1/events", &headers, Value::from(events).to_string()).status, 202);
-    assert_eq!(next(&mut whole, "happening")["event_type"], "orders.placed");
+    assert_eq!(next(&mut whole, "activity")["event_type"], "orders.placed");
     let (mut left_out, mut delivered) = (0, 0.0);
     until("all of it is told of or left out", || {
         let pulse = next(&mut whole, "pulse");
@@ -297,7 +297,7 @@ fn only_so_many_listen_at_once_of_whom_nobody_takes_more_than_a_share() {
     let keys: Vec<String> = (0..5)
         .map(|number| create(&server, &admin, &json!({ "name": format!("v{number}"), "role": "viewer" })))
         .collect();
-    for path in ["/v1/live", "/v1/happenings"] {
+    for path in ["/v1/live", "/v1/activity"] {
         let listen = |key: &str| {
             let mut connection = server.client.connect().expect("it listens");
             let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n{}\r\n", bearer(key));

@@ -257,7 +257,7 @@ fn happenings_are_told_as_they_happen() {
     let folder = Folder::with("redrive.yaml", &book(&target, &[]));
     let server = Server::start(&folder);
     let mut watch = server.client.connect().expect("it listens");
-    watch.send(b"GET /v1/happenings HTTP/1.1\r\nhost: localhost\r\n\r\n").expect("it reads");
+    watch.send(b"GET /v1/activity HTTP/1.1\r\nhost: localhost\r\n\r\n").expect("it reads");
     while !watch.line().expect("a head").is_empty() {}
     server.accept("orders.placed", "o-1", "");
     let mut told = Vec::new();

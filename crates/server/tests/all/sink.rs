@@ -111,7 +111,7 @@ fn every_request_is_a_line() {
         assert_eq!(rest, expected);
         assert_eq!(time.len(), "14:30:00.250".len(), "{time}");
     }
-    assert_eq!(sink.stop(), "5 requests: 5 × 200; 2 of them later attempts\n");
+    assert_eq!(sink.stop(), "5 requests: 5 × 200; 2 of them retries\n");
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn a_sink_may_be_down_slow_or_silent() {
 
 #[test]
 fn what_cannot_be_is_refused() {
-    insta::assert_snapshot!(redrive(&["sink", "--listen", "0.0.0.0:0"]).refused(), @"error: on 0.0.0.0:0 anybody could reach it: a sink listens on 127.0.0.1 or [::1] only");
+    insta::assert_snapshot!(redrive(&["sink", "--listen", "0.0.0.0:0"]).refused(), @"error: refusing to listen on 0.0.0.0:0: a sink listens on 127.0.0.1 or [::1] only");
     let first = Sink::start(&["--quiet"]);
     let second = redrive(&["sink", "--listen", &first.address]);
     let refused = second.refused();

@@ -40,13 +40,13 @@ fn a_status_says_what_dead_letters_are_up_to() {
     #[rustfmt::skip]
     let cases = [
         ("nothing",     held(0, 0, false),           vec![]),
-        ("one alone",   held(1, 0, false),           vec!["✗ 1 session is held by a dead letter: nothing waits there yet"]),
-        ("one",         held(1, 1, false),           vec!["✗ 1 session is held by a dead letter: 1 delivery waits behind it"]),
-        ("some",        held(2, 1200, false),        vec!["✗ 2 sessions are held by dead letters: 1,200 deliveries wait behind them"]),
-        ("too many",    held(10_000, 12_000, true),  vec!["✗ 10,000 sessions or more are held by dead letters: 12,000 deliveries or more wait behind them"]),
-        ("poison",      json!({ "poison": 1 }),      vec!["! 1 poison letter, left alone by replays"]),
-        ("a replay",    json!({ "replays": replays[..1] }), vec!["↻ replay 12 is paused, 0 of 1 letter: service billing; `redrive replays 12 resume` lets it go on"]),
-        ("one that has stopped", json!({ "replays": [stopped] }), vec!["↻ replay 12 is stopped, 0 of 1 letter: service billing; `redrive replays 12` tells why, and how it goes on"]),
+        ("one alone",   held(1, 0, false),           vec!["✗ 1 session is blocked by a dead letter: no deliveries wait there"]),
+        ("one",         held(1, 1, false),           vec!["✗ 1 session is blocked by a dead letter: 1 delivery waits behind it"]),
+        ("some",        held(2, 1200, false),        vec!["✗ 2 sessions are blocked by dead letters: 1,200 deliveries wait behind them"]),
+        ("too many",    held(10_000, 12_000, true),  vec!["✗ 10,000 sessions or more are blocked by dead letters: 12,000 deliveries or more wait behind them"]),
+        ("poison",      json!({ "poison": 1 }),      vec!["! 1 poison letter, skipped by replays"]),
+        ("a replay",    json!({ "replays": replays[..1] }), vec!["↻ replay 12 is paused, 0 of 1 letter: service billing; `redrive replays 12 resume` resumes it"]),
+        ("one that has stopped", json!({ "replays": [stopped] }), vec!["↻ replay 12 is stopped, 0 of 1 letter: service billing; `redrive replays 12` shows why"]),
     ];
     for (name, more, expected) in cases {
         assert_eq!(told(&more), expected, "{name}");
@@ -73,20 +73,20 @@ fn a_status_says_what_is_wrong_and_what_fires() {
         "covers": "service billing", "since": "2025-10-21T14:33:00Z", "value": "12", "subjects": [],
     }] })
     };
-    let next = ["", "Next:", "  redrive alerts", "      shows what fires, and who was told or was not"];
+    let next = ["", "Next:", "  redrive alerts", "      shows firing alerts and notifications"];
     #[rustfmt::skip]
     let cases = [
         ("all is well",        json!({}),                                              vec!["✓"], false),
-        ("an old book",        wrong("book-refused", "a rule book was refused, and the old one holds: line 2"),
-                                                                                       vec!["✗", "✗ a rule book was refused, and the old one holds: line 2, for 5m now"], false),
-        ("no room",            wrong("disk-short", "the disk is nearly full"),         vec!["✗", "✗ the disk is nearly full, for 5m now"], false),
-        ("a slow disk",        wrong("store-slow", "the store is slow"),               vec!["!", "! the store is slow, for 5m now"], false),
-        ("nobody was told",    wrong("receiver-dead", "a receiver could not be told of alerts: ops"),
-                                                                                       vec!["✗", "✗ a receiver could not be told of alerts: ops, for 5m now"], true),
+        ("an old book",        wrong("book-refused", "invalid rule book rejected, the previous one stays active: line 2"),
+                                                                                       vec!["✗", "✗ invalid rule book rejected, the previous one stays active: line 2, for 5m"], false),
+        ("no room",            wrong("disk-short", "the disk is nearly full"),         vec!["✗", "✗ the disk is nearly full, for 5m"], false),
+        ("a slow disk",        wrong("store-slow", "the store is slow"),               vec!["!", "! the store is slow, for 5m"], false),
+        ("nobody was told",    wrong("receiver-dead", "an alert receiver is unreachable: ops"),
+                                                                                       vec!["✗", "✗ an alert receiver is unreachable: ops, for 5m"], true),
         ("told elsewhere",     wrong("service-paused", "a service is paused: mail"),   vec!["!"], false),
-        ("something new",      wrong("moon-full", "the moon is full"),                 vec!["✗", "✗ the moon is full, for 5m now"], false),
-        ("an urgent alert",    fires("high"),                                          vec!["✗", "✗ the alert letters (service billing) fires for 2m: dead_letters > 9, it is 12"], true),
-        ("an alert",           fires("warning"),                                       vec!["!", "! the alert letters (service billing) fires for 2m: dead_letters > 9, it is 12"], true),
+        ("something new",      wrong("moon-full", "the moon is full"),                 vec!["✗", "✗ the moon is full, for 5m"], false),
+        ("an urgent alert",    fires("high"),                                          vec!["✗", "✗ alert letters (service billing) fires for 2m: dead_letters > 9, it is 12"], true),
+        ("an alert",           fires("warning"),                                       vec!["!", "! alert letters (service billing) fires for 2m: dead_letters > 9, it is 12"], true),
     ];
     for (name, more, mut expected, has_next) in cases {
         expected.extend(next.iter().filter(|_| has_next));

@@ -15,9 +15,9 @@ fn happenings_line_up() {
     let (told, said) = tail(&["tail", "--server", server.url()], 1, 8);
     assert_snapshot!(told, @r"
     14:30:00.001  accepted                       orders.placed  order-42
-    14:30:00.010  retrying         billing/email  orders.placed  3c6ef372, attempt 1, transient SERVICE_UNAVAILABLE, took 3.2ms, goes on in 352ms, 503 Service Unavailable
+    14:30:00.010  retrying         billing/email  orders.placed  3c6ef372, attempt 1, transient SERVICE_UNAVAILABLE, took 3.2ms, resumes in 352ms, 503 Service Unavailable
     14:30:00.012  delivered        ledger         orders.placed  3c6ef372, attempt 1, 200, took 1.23s
-    14:30:01.000  held             a-service-with-a-long-name  orders.placed  3c6ef372, goes on in 1m
+    14:30:01.000  held             a-service-with-a-long-name  orders.placed  3c6ef372, resumes in 1m
     14:30:02.000  dead             billing                     orders.placed  3c6ef372, attempt 4, permanent GONE, gone [2J
     14:30:03.000  breaker-opened                                              circuit breaker of mail-api, after 5 failures
     14:30:04.000  paused           billing                                    paused by its rule after this failure
@@ -34,7 +34,7 @@ fn a_server_that_went_away_is_waited_for() {
     let server = Scripted::new(replies);
     let (told, said) = tail(&["tail", "--format", "json", "--server", server.url()], 2, 2);
     assert_eq!(told, format!("{first}{second}"), "programs get what we do not know");
-    assert!(said.contains("— connected again; what happened in between is not shown\n"), "{said}");
+    assert!(said.contains("— reconnected; activity in between is not shown\n"), "{said}");
 }
 
 #[test]

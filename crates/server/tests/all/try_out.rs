@@ -45,7 +45,7 @@ fn the_story_of_a_429() {
       breaker   closed, 2 of 5 in a row  (the webhook kind's)
       verdict   retry in 1m, at 1m  (retry 1 of 5; backoff alone 5s)
                 everyone who calls `mail-api` waits until 1m and burns no retry
-                they asked for it, so it uses up `hold_max` (1m of 1d), not the window
+                requested by the target, so it counts towards `hold_max` (1m of 1d), not the window
 
     attempt 3  at 1m  no answer in time
       took      10s, the whole timeout (book.yaml:8)
@@ -102,7 +102,7 @@ fn the_story_of_an_outage() {
       verdict   retry in 10.06s, at 20.38s  (retry 5 of 5; backoff 8s to 16s, jitter equal; window 20.38s of 5m)
 
     held  at 20.38s  no attempt is made
-      because   the breaker is open: the wait burns no retry
+      because   circuit breaker open; waiting uses no retry
       held      49.94s of 1d of `hold_max`
       verdict   held until 70s
 
@@ -146,7 +146,7 @@ fn the_story_of_a_process_that_hangs() {
       verdict   retry in 705ms, at 30.71s  (retry 1 of 5; backoff 500ms to 1s, jitter equal; window 705ms of 5m)
 
     held  at 30.71s  no attempt is made
-      because   the breaker is open: the wait burns no retry
+      because   circuit breaker open; waiting uses no retry
       held      59.29s of 90s of `hold_max`
       verdict   held until 90s
 
@@ -158,12 +158,12 @@ fn the_story_of_a_process_that_hangs() {
       verdict   retry in 1.75s, at 2m2s  (retry 2 of 5; backoff 1s to 2s, jitter equal; window 32.45s of 5m)
 
     held  at 2m2s  no attempt is made
-      because   the breaker is open: the wait burns no retry
+      because   circuit breaker open; waiting uses no retry
       held      90s of 90s of `hold_max`
       verdict   held until 2m32s
 
     held  at 2m32s  no attempt is made
-      because   the breaker is open: the wait burns no retry
+      because   circuit breaker open; waiting uses no retry
       held      90s of 90s of `hold_max`
       verdict   dead letter: the breaker is still open, and `hold_max` is used up CIRCUIT_BREAKER_OPEN
 
@@ -196,7 +196,7 @@ fn the_story_of_what_nobody_understands() {
       category  unknown SERVER_ERROR  (by the built-in classification)
       rule      on unknown: retry by standard, a few times at most  (book.yaml:9)
       breaker   closed, 3 of 5 in a row  (the webhook kind's)
-      verdict   dead letter: the 2 retries that this category gets are used up MAX_RETRIES_EXCEEDED
+      verdict   dead letter: the 2 retries for this category are used up MAX_RETRIES_EXCEEDED
 
     ✗ dead after 3 attempts and 2.45s, kept in _notification-svc.deadletter
     ");
@@ -236,7 +236,7 @@ fn what_cannot_be_tried_is_refused_with_advice() {
         ("nearly an answer",  &["try", "todo.reminder.fired", "--rules", "book.yaml", "--answers", "TIMEOUT"], 2, "`TIMEOUT` is not an answer: did you mean `timeout`?"),
         ("no headers there",  &["try", "todo.reminder.fired", "--rules", "book.yaml", "--answers", "timeout:5"], 2, "only a status can, such as 429:60"),
         ("no answers",        &["try", "todo.reminder.fired", "--rules", "book.yaml", "--answers", ""], 2, "at least one answer"),
-        ("too many answers",  &["try", "todo.reminder.fired", "--rules", "book.yaml", "--answers", "503*99999"], 2, "at most 10000 answers"),
+        ("too many answers",  &["try", "todo.reminder.fired", "--rules", "book.yaml", "--answers", "503*99999"], 2, "more than 10000 answers"),
         ("no such book",      &["try", "todo.reminder.fired", "--rules", "none.yaml"], 2, "could not read none.yaml"),
     ];
     for (name, args, code, words) in cases {

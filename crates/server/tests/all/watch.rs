@@ -51,7 +51,7 @@ fn one_page_follows_the_other_with_rates_where_there_is_no_terminal() {
 #[test]
 fn what_begins_to_be_wrong_is_seen_while_one_watches() {
     let mut wrong = status(0);
-    let why = "a rule book was refused, and the old one holds: line 2";
+    let why = "invalid rule book rejected, the previous one stays active: line 2";
     wrong["degraded"] = json!([{ "what": "book-refused", "why": why }]);
     let server = Scripted::new([Reply::json(200, &status(0)), Reply::json(200, &wrong)]);
     let (told, _) = watch(&server, &[], "SERVICE", 2);
@@ -72,7 +72,7 @@ fn a_server_that_goes_away_is_waited_for() {
     let looks: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
     assert_eq!(looks[1]["events"], 2, "{told}");
     assert!(
-        said.is_empty() || said.contains("the server has gone away; waiting for http://127.0.0.1:"),
+        said.is_empty() || said.contains("connection to the server lost; waiting for http://127.0.0.1:"),
         "{said}"
     );
 }
@@ -80,7 +80,7 @@ fn a_server_that_goes_away_is_waited_for() {
 #[test]
 fn one_cannot_look_all_the_time_or_every_so_often_without_watching() {
     for (arguments, words) in [
-        (&["status", "--watch", "--every", "1ms"][..], "look every 100ms at most"),
+        (&["status", "--watch", "--every", "1ms"][..], "the interval must be at least 100ms"),
         (&["status", "--every", "2s"][..], "--watch"),
     ] {
         let run = redrive(arguments);

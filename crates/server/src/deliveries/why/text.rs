@@ -1,4 +1,4 @@
-//! Why a delivery is as it is: each attempt with the rule line that judged it, and what to do next.
+//! Explains a delivery: each attempt with the rule line that decided it, and next steps.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -20,13 +20,11 @@ use crate::deliveries::text::{queue_of, short_id};
 use crate::terminal::moment::{coming, moment, show_wait};
 use crate::terminal::{cut, next_steps, plain, shell_word, style};
 
-/// Longer lines of a book, and longer answers of a target, are shown up to here.
 const QUOTED_COLUMNS_MAX: usize = 120;
 
-/// More different answers than this in a row make no command that anybody would type.
+/// More distinct answers make no usable command.
 const ANSWERS_SHOWN_MAX: usize = 12;
 
-/// The whole page.
 pub(crate) fn page(delivery: &DeliveryJson, now: Timestamp) -> String {
     let mut out = format!(
         "{} → {}  {}\n",
@@ -41,28 +39,28 @@ pub(crate) fn page(delivery: &DeliveryJson, now: Timestamp) -> String {
         style::dim(format!("event {event}, accepted at {}", moment(delivery.accepted_at)))
     );
     let mut book = None;
-    for told in &delivery.stories {
-        attempt(&mut out, told, delivery.accepted_at);
-        // A book that changed in between explains what looks inconsistent.
-        if book.is_some_and(|book| book != told.story.book) {
-            note(&mut out, &format!("by another rule book than before: {:016x}", told.story.book));
+    for recorded in &delivery.stories {
+        attempt(&mut out, recorded, delivery.accepted_at);
+        // A rule book changed in between explains inconsistencies.
+        if book.is_some_and(|book| book != recorded.story.book) {
+            note(&mut out, &format!("under a different rule book: {:016x}", recorded.story.book));
         }
-        book = Some(told.story.book);
+        book = Some(recorded.story.book);
     }
     let _ = writeln!(out, "\n{}", end(delivery, now));
     out.push_str(&next_steps(&steps(delivery)));
     out
 }
 
-fn attempt(out: &mut String, told: &AttemptJson, accepted_at: Timestamp) {
-    let story = &told.story;
+fn attempt(out: &mut String, recorded: &AttemptJson, accepted_at: Timestamp) {
+    let story = &recorded.story;
     let at = show_wait(story.started_at.since(accepted_at));
     let took = took(story.took_nanos);
     let what = match &story.end {
         AttemptEnd::Delivered { status: Some(status) } => status_line(*status),
         AttemptEnd::Delivered { status: None } => "taken".to_owned(),
         AttemptEnd::Failed { status, message, .. } => failure_line(*status, message),
-        AttemptEnd::Held { .. } => "no attempt is made".to_owned(),
+        AttemptEnd::Held { .. } => "no attempt".to_owned(),
     };
     let name = match &story.end {
         AttemptEnd::Delivered { .. } | AttemptEnd::Failed { .. } => {
@@ -84,10 +82,10 @@ fn attempt(out: &mut String, told: &AttemptJson, accepted_at: Timestamp) {
             let code = style::dim(plain(code.as_str()));
             let by = style::dim(classified(story));
             field(out, "category", &format!("{} {code}  {by}", attempt_text::category(*category)));
-            if let Some(line) = &told.classified_line {
+            if let Some(line) = &recorded.classified_line {
                 note(out, &quoted(line));
             }
-            field(out, "rule", &rule(story.reaction_at, told.reaction_line.as_deref()));
+            field(out, "rule", &rule(story.reaction_at, recorded.reaction_line.as_deref()));
         }
         AttemptEnd::Held { by } => {
             field(out, "when", &moment(story.started_at));
@@ -96,27 +94,26 @@ fn attempt(out: &mut String, told: &AttemptJson, accepted_at: Timestamp) {
     }
     if story.held_nanos > 0 {
         let held = show_wait(Duration::from_nanos(story.held_nanos));
-        field(out, "held", &format!("{held} in all before this"));
+        field(out, "held", &format!("{held} in total before this"));
     }
     verdict(out, story);
 }
 
-/// Why the failure is of that category.
 fn classified(story: &AttemptRecord) -> String {
     match story.classified_at {
-        None => "(by the built-in classification)".to_owned(),
+        None => "(default classification)".to_owned(),
         Some(place) => format!("(`classify`, line {})", place.line),
     }
 }
 
-/// The line that said what follows, as it read then.
+/// With the text of that time.
 fn rule(place: Option<BookPosition>, line: Option<&str>) -> String {
     match (place, line) {
-        (None, _) => format!("what is built in  {}", style::dim("(the book says nothing on it)")),
+        (None, _) => format!("default rule  {}", style::dim("(not in the rule book)")),
         (Some(place), Some(line)) => {
             format!("{}  {}", style::bold(quoted(line)), style::dim(format!("(line {})", place.line)))
         }
-        (Some(place), None) => format!("line {} of the book of that time", place.line),
+        (Some(place), None) => format!("line {} of the rule book at that time", place.line),
     }
 }
 
@@ -133,7 +130,7 @@ fn verdict(out: &mut String, story: &AttemptRecord) {
             format!("{wait}, at {}", moment(*due_at))
         }
         RecordedVerdict::Hold { until } if *until == Timestamp::NEVER => {
-            "held until somebody acts".to_owned()
+            "held until a person acts".to_owned()
         }
         RecordedVerdict::Hold { until } => format!("held until {}", moment(*until)),
         RecordedVerdict::Dead { code, tier } => {
@@ -151,18 +148,17 @@ fn verdict(out: &mut String, story: &AttemptRecord) {
     }
 }
 
-/// Every number that decided on the retry.
 fn weighed_parts(weighed: &RecordedRetry) -> Vec<String> {
     let wait = |nanos| show_wait(Duration::from_nanos(nanos));
     let mut parts = attempt_text::tallies(weighed);
     parts[0] = format!("{} by {}", parts[0], plain(&weighed.policy));
     let (number, max) = weighed.in_total;
-    parts.push(format!("{number} of {} in all", attempt_text::count(max)));
+    parts.push(format!("{number} of {} in total", attempt_text::count(max)));
     let backoff = wait(weighed.backoff_nanos);
     parts.push(if weighed.is_held() {
-        format!("backoff alone {backoff}")
+        format!("backoff {backoff}")
     } else {
-        format!("backoff {backoff} with its jitter")
+        format!("backoff {backoff} with jitter")
     });
     parts.extend(weighed.retry_after_nanos.map(|asked| format!("Retry-After {}", wait(asked))));
     parts.extend(attempt_text::window_part(weighed));
@@ -175,7 +171,7 @@ fn weighed_parts(weighed: &RecordedRetry) -> Vec<String> {
     parts
 }
 
-/// What stands behind a code of death; any other is the last failure's own.
+/// Any other code is the last failure's own.
 fn reason_of(code: &str) -> DeadLetterReason {
     let reasons = [
         DeadLetterReason::ConnectionFailing,
@@ -193,7 +189,7 @@ fn status_line(status: u16) -> String {
     reason.map_or_else(|| status.to_string(), |reason| format!("{status} {reason}"))
 }
 
-/// The status and what came with it, each once and whole: the end of a message is often the cure.
+/// Whole: the end of a message is often the most useful part.
 fn failure_line(status: Option<u16>, message: &str) -> String {
     let message = plain(message).trim().to_owned();
     match status {
@@ -211,13 +207,11 @@ fn failure_line(status: Option<u16>, message: &str) -> String {
     }
 }
 
-/// How long a call took; most take less than a millisecond or a few.
 pub(crate) fn took(nanos: u64) -> String {
     let millis = nanos as f64 / 1e6;
     if millis < 10.0 { format!("{millis:.1}ms") } else { show_wait(Duration::from_nanos(nanos)) }
 }
 
-/// How it stands now.
 fn end(delivery: &DeliveryJson, now: Timestamp) -> String {
     let attempts = u64::from(delivery.attempts);
     let after = delivery.ended_at.map(|at| show_wait(at.since(delivery.accepted_at)));
@@ -241,16 +235,15 @@ fn end(delivery: &DeliveryJson, now: Timestamp) -> String {
     }
 }
 
-/// How a dead letter was done with by hand.
 pub(crate) fn closing(delivery: &DeliveryJson) -> String {
     let at = delivery.ended_at.map(|at| format!(" at {}", moment(at))).unwrap_or_default();
     match delivery.state {
         DeliveryStateJson::Superseded => {
             let by = delivery.superseded_by.as_deref().map(|receipt| format!(" {}", plain(receipt)));
-            format!("edited{at}: the event{} was sent in its place", by.unwrap_or_default())
+            format!("edited{at}: replaced by the event{}", by.unwrap_or_default())
         }
-        DeliveryStateJson::Purged => format!("purged{at}: its story and its data are gone"),
-        DeliveryStateJson::Skipped => format!("skipped{at}: given up by hand"),
+        DeliveryStateJson::Purged => format!("purged{at}: history and data deleted"),
+        DeliveryStateJson::Skipped => format!("skipped{at} by a person"),
         DeliveryStateJson::Pending
         | DeliveryStateJson::Retrying
         | DeliveryStateJson::Held
@@ -267,91 +260,94 @@ fn death_line(death: &DeadLetterCauseJson) -> String {
     style::dim(plain(&line))
 }
 
-/// What a delivery that has not ended waits for: the server's words, and the times by the clock here.
+/// The server's words, with times in the local format.
 pub(crate) fn outlook(delivery: &DeliveryJson, now: Timestamp) -> String {
-    delivery.waits.as_ref().map_or_else(|| "the server does not say why".to_owned(), |waits| wait(waits, now))
+    delivery
+        .waits
+        .as_ref()
+        .map_or_else(|| "no reason given by the server".to_owned(), |waits| wait(waits, now))
 }
 
-/// The same of anything that waits.
 pub(crate) fn wait(waits: &WaitJson, now: Timestamp) -> String {
     let since = waits.since.map(|since| format!(" since {}", moment(since)));
     let until = waits.until.map(|until| format!(" until {} ({})", moment(until), coming(until, now)));
     format!("{}{}{}", plain(&waits.because), since.unwrap_or_default(), until.unwrap_or_default())
 }
 
-/// What an operator can do now.
 fn steps(delivery: &DeliveryJson) -> Vec<(String, &'static str)> {
     let service = shell_word(&delivery.service);
     let queue = shell_word(&queue_of(delivery));
     let event_type = shell_word(&delivery.event_type);
-    let watch = (format!("redrive tail --service {service}"), "shows what happens to it, as it happens");
-    let event =
-        (format!("redrive show {}", shell_word(&delivery.receipt)), "shows the event and who else gets it");
+    let watch = (format!("redrive tail --service {service}"), "shows its activity live");
+    let event = (
+        format!("redrive show {}", shell_word(&delivery.receipt)),
+        "shows the event and its other deliveries",
+    );
     match delivery.state {
         DeliveryStateJson::Delivered | DeliveryStateJson::Skipped | DeliveryStateJson::Purged => vec![event],
         DeliveryStateJson::Superseded => {
-            let by = delivery.superseded_by.as_deref().map(|receipt| {
-                (format!("redrive show {}", shell_word(receipt)), "shows what became of the edited event")
-            });
+            let by = delivery
+                .superseded_by
+                .as_deref()
+                .map(|receipt| (format!("redrive show {}", shell_word(receipt)), "shows the edited event"));
             by.into_iter().chain([event]).collect()
         }
         DeliveryStateJson::Pending => vec![event, watch],
         DeliveryStateJson::Replaying => {
             let replay =
                 delivery.replay.map_or("redrive replays".to_owned(), |id| format!("redrive replays {id}"));
-            vec![watch, (replay, "shows how its replay goes on")]
+            vec![watch, (replay, "shows the progress of its replay")]
         }
         DeliveryStateJson::Retrying => {
             let pause = format!("redrive pause {service}");
-            vec![watch, (pause, "lets nothing of the service start until it is resumed")]
+            vec![watch, (pause, "pauses the service until it is resumed")]
         }
         DeliveryStateJson::Held if delivery.held_by.is_some() => {
             let letter = delivery.held_by.as_deref().map(short_id).unwrap_or_default();
             vec![
-                (format!("redrive why {letter}"), "tells why the one before it is dead"),
-                (format!("redrive dlq replay {letter}"), "sends that one again, and then this one"),
-                (format!("redrive dlq skip {letter}"), "gives that one up, so that this one goes on"),
+                (format!("redrive why {letter}"), "shows why the letter before it is dead"),
+                (format!("redrive dlq replay {letter}"), "replays that letter, then this one"),
+                (format!("redrive dlq skip {letter}"), "discards that letter, so that this one resumes"),
             ]
         }
         DeliveryStateJson::Held => release(delivery.waits.as_ref(), &service, &queue),
         DeliveryStateJson::Dead => {
             let mut steps = vec![
-                (replay_command(delivery), "sends it again, once the cause is mended"),
+                (replay_command(delivery), "replays it, once the cause is fixed"),
                 event,
-                (format!("redrive rules {queue} {event_type}"), "shows what the rule book says now"),
+                (format!("redrive rules {queue} {event_type}"), "shows the current rules"),
             ];
             steps.extend(answers(&delivery.stories).map(|answers| {
                 let answers = shell_word(&answers);
                 let command = format!("redrive try {event_type} --service {queue} --answers {answers}");
-                (command, "walks the same failures through the rule book as it reads now")
+                (command, "applies the same failures to the current rule book")
             }));
             steps
         }
     }
 }
 
-/// What shows, or ends, what holds a delivery.
+/// Commands that show or end a hold.
 fn release(waits: Option<&WaitJson>, service: &str, queue: &str) -> Vec<(String, &'static str)> {
-    let status =
-        || ("redrive status".to_owned(), "shows which breakers are open and which services are paused");
+    let status = || ("redrive status".to_owned(), "shows open breakers and paused services");
     let breakers = |good_for| ("redrive breakers".to_owned(), good_for);
     let Some(waits) = waits else { return vec![status()] };
     match waits.on {
-        WaitCause::Pause => vec![(format!("redrive resume {service}"), "lets the service go on")],
+        WaitCause::Pause => vec![(format!("redrive resume {service}"), "resumes the service")],
         WaitCause::Breaker => {
             let reset = format!(
                 "redrive breakers reset {}",
                 shell_word(waits.dependency.as_deref().unwrap_or("DEPENDENCY"))
             );
             vec![
-                breakers("shows how each is and when probes go out"),
-                (reset, "closes it at once, if all is well there"),
+                breakers("shows the breaker and its next probes"),
+                (reset, "closes it at once, if the dependency is healthy"),
             ]
         }
         WaitCause::RetryAfter => vec![breakers("shows who asked to wait, and until when")],
         WaitCause::ServiceRemoved | WaitCause::RuleRemoved => vec![
-            (format!("redrive removed move {queue} --to SERVICE"), "sends what waits to another service"),
-            (format!("redrive removed dead-letter {queue}"), "turns what waits into dead letters"),
+            (format!("redrive removed move {queue} --to SERVICE"), "moves its deliveries to another service"),
+            (format!("redrive removed dead-letter {queue}"), "turns its deliveries into dead letters"),
         ],
         WaitCause::Letter
         | WaitCause::Session
@@ -370,18 +366,17 @@ fn release(waits: Option<&WaitJson>, service: &str, queue: &str) -> Vec<(String,
     }
 }
 
-/// The command that sends a dead letter again.
 fn replay_command(delivery: &DeliveryJson) -> String {
     let is_poison = delivery.death.as_ref().is_some_and(|death| death.tier == Tier::Poison.as_str());
-    let poison = if is_poison { " --include-poison --note 'why it should go through now'" } else { "" };
+    let poison = if is_poison { " --include-poison --note 'the cause is fixed'" } else { "" };
     format!("redrive dlq replay {}{poison}", short_id(&delivery.id))
 }
 
-/// What the target answered, as `redrive try` reads it; none if it cannot be told so.
+/// Answers in the form of `redrive try`; `None` if they cannot be expressed.
 fn answers(stories: &[AttemptJson]) -> Option<String> {
     let mut words: Vec<(String, usize)> = Vec::new();
-    for told in stories.iter().filter(|told| told.story.is_attempt()) {
-        let word = answer(&told.story)?;
+    for recorded in stories.iter().filter(|recorded| recorded.story.is_attempt()) {
+        let word = answer(&recorded.story)?;
         match words.last_mut() {
             Some((last, times)) if *last == word => *times += 1,
             Some(_) | None => words.push((word, 1)),
@@ -411,11 +406,10 @@ fn answer(story: &AttemptRecord) -> Option<String> {
             own => own.to_owned(),
         },
     };
-    // A code may be anybody's text; only what can be read back is worth showing.
+    // A code may be any text; only what parses is shown.
     redrive_lab::rehearse::parse_script(&word).is_ok_and(|script| script.len() == 1).then_some(word)
 }
 
-/// The command that tells this page.
 pub(crate) fn command(delivery: &DeliveryJson) -> String {
     format!("redrive why {}", short_id(&delivery.id))
 }

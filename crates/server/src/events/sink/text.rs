@@ -1,4 +1,4 @@
-//! Shows what a sink got and what it answered: a line for each request, and the counts at the end.
+//! Terminal output of a sink: a line per request, and the counts at the end.
 
 use std::collections::BTreeMap;
 
@@ -10,29 +10,28 @@ use crate::events::sink::SinkFormat;
 use crate::terminal::moment::time_of_day;
 use crate::terminal::style;
 
-/// The part of a `webhook-id` that tells one delivery from another by eye.
+/// Enough of a `webhook-id` to recognize a delivery.
 const ID_SHOWN_MAX: usize = 12;
 
-/// A request as a sink saw it.
 #[derive(Debug, Serialize)]
 pub(crate) struct SinkRequest {
     pub(crate) at: Timestamp,
     pub(crate) path: String,
     pub(crate) webhook_id: Option<String>,
-    /// The event's type, or how many events there were.
+    /// The event type, or the size of a batch.
     #[serde(rename = "type")]
     pub(crate) event_type: Option<String>,
     pub(crate) attempt: Option<u64>,
     pub(crate) sequence: Option<u64>,
-    /// How often it was replayed, if it is a dead letter that comes again.
+    /// Number of the replay, if any.
     pub(crate) replay: Option<u64>,
     pub(crate) bytes: usize,
-    /// The status it is answered with; none if it never is.
+    /// `None` if it is never answered.
     #[serde(rename = "status")]
     pub(crate) answer: Option<u16>,
 }
 
-/// How many requests there were, by what they were answered.
+/// Requests by answer.
 #[derive(Debug, Default)]
 pub(crate) struct SinkCounts {
     by_answer: BTreeMap<Option<u16>, u64>,
@@ -45,7 +44,6 @@ impl SinkCounts {
         self.retries += u64::from(request.attempt.is_some_and(|attempt| attempt > 1));
     }
 
-    /// How it went, as the last line.
     pub(crate) fn render(&self, format: SinkFormat) -> String {
         let all: u64 = self.by_answer.values().sum();
         let shown = match format {
@@ -66,7 +64,7 @@ impl SinkCounts {
                 let list = if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) };
                 let retries = match self.retries {
                     0 => String::new(),
-                    retries => format!("; {retries} of them later attempts"),
+                    retries => format!("; {retries} of them retries"),
                 };
                 format!("{} {requests}{list}{retries}", style::bold(all))
             }
@@ -75,7 +73,6 @@ impl SinkCounts {
     }
 }
 
-/// Where the sink listens, as the first line.
 pub(crate) fn listening(address: &str, format: SinkFormat) -> String {
     match format {
         SinkFormat::Json => json!({ "listening": address }).to_string() + "\n",
@@ -83,7 +80,6 @@ pub(crate) fn listening(address: &str, format: SinkFormat) -> String {
     }
 }
 
-/// One request as one line.
 pub(crate) fn line(request: &SinkRequest, format: SinkFormat) -> String {
     if format == SinkFormat::Json {
         return format!("{}\n", json!(request));

@@ -1,4 +1,4 @@
-//! What changed between two looks, and what of it a listener may see.
+//! Changes between two readings, and the part that a listener may see.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::services::condition::judge;
 use crate::services::handlers::ServiceFigures;
 use crate::status::live::{DependencyPulse, Pulse, ServicePulse};
 
-/// What of a rule book is needed again and again.
+/// Parts of the rule book needed for each pulse.
 pub(crate) struct PulseLayout {
     pub hash: u64,
     queues: BTreeSet<QueueName>,
@@ -33,14 +33,13 @@ impl PulseLayout {
     }
 }
 
-/// How it is, and what happened within a second.
 pub(crate) struct PulseBeat {
     at: Timestamp,
     took: Duration,
     accepted: u64,
     calls: usize,
     firing_alerts: u64,
-    /// How many causes the dead letters of each service have.
+    /// Number of failure groups by service.
     causes: Vec<(String, u64)>,
     queues: Vec<QueueBeat>,
     dependencies: Vec<DependencyBeat>,
@@ -48,9 +47,9 @@ pub(crate) struct PulseBeat {
 
 struct QueueBeat {
     service: String,
-    /// What happened since the look before.
+    /// Since the previous reading.
     tally: AttemptTally,
-    /// Deliveries that arrived, and those that ended, in the last minute.
+    /// Successful deliveries of the last minute.
     arrived: u64,
     ended: u64,
     oldest_waiting_at: Option<Timestamp>,
@@ -58,7 +57,6 @@ struct QueueBeat {
 }
 
 struct DependencyBeat {
-    /// The services that need it.
     services: BTreeSet<String>,
     pulse: DependencyPulse,
 }
@@ -66,15 +64,15 @@ struct DependencyBeat {
 impl PulseBeat {
     pub(crate) fn between(
         before: &ServiceFigures,
-        look: &ServiceFigures,
+        reading: &ServiceFigures,
         layout: &PulseLayout,
         alerts: &AlertsView,
     ) -> Self {
-        let took = look.at.since(before.at);
-        let queues = layout.queues.iter().chain(look.removed()).map(|name| {
-            let tally = look.tally_of(name).since(&before.tally_of(name));
-            let signs = look.signs(name);
-            let counts = look.counts_of(name);
+        let took = reading.at.since(before.at);
+        let queues = layout.queues.iter().chain(reading.removed()).map(|name| {
+            let tally = reading.tally_of(name).since(&before.tally_of(name));
+            let signs = reading.signs(name);
+            let counts = reading.counts_of(name);
             let pulse = ServicePulse {
                 service: name.service.to_string(),
                 channel: name.channel.as_ref().map(ToString::to_string),
@@ -94,7 +92,7 @@ impl PulseBeat {
             }
         });
         let dependencies = layout.dependencies.iter().map(|(name, declared)| {
-            let view = look.snapshot.dependencies.iter().find(|view| view.name == *name);
+            let view = reading.snapshot.dependencies.iter().find(|view| view.name == *name);
             DependencyBeat {
                 services: declared.queues.iter().map(|queue| queue.service.to_string()).collect(),
                 pulse: DependencyPulse {
@@ -104,15 +102,15 @@ impl PulseBeat {
                 },
             }
         });
-        let accepted = |look: &ServiceFigures| look.snapshot.figures.intake.accepted;
+        let accepted = |reading: &ServiceFigures| reading.snapshot.figures.intake.accepted;
         Self {
-            at: look.at,
+            at: reading.at,
             took,
-            accepted: accepted(look).saturating_sub(accepted(before)),
-            calls: look.snapshot.calls,
+            accepted: accepted(reading).saturating_sub(accepted(before)),
+            calls: reading.snapshot.calls,
             firing_alerts: alerts.alerts.iter().filter(|alert| alert.state == AlertState::Firing).count()
                 as u64,
-            causes: look
+            causes: reading
                 .causes
                 .iter()
                 .map(|(service, causes)| (service.to_string(), causes.len() as u64))
@@ -122,7 +120,6 @@ impl PulseBeat {
         }
     }
 
-    /// What a listener may see of it.
     pub(crate) fn pulse(&self, caller: &ApiCaller, left_out: u64) -> Pulse {
         let is_bound = caller.is_bound();
         let queues: Vec<&QueueBeat> = self.queues.iter().filter(|beat| caller.sees(&beat.service)).collect();
@@ -172,7 +169,7 @@ impl PulseBeat {
     }
 }
 
-/// So many in that time, to three places.
+/// Three decimals.
 fn per_second(count: u64, took: Duration) -> f64 {
     let seconds = took.as_secs_f64().max(f64::MIN_POSITIVE);
     if count == 0 { 0.0 } else { (count as f64 / seconds * 1e3).round() / 1e3 }

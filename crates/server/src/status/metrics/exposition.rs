@@ -1,25 +1,23 @@
-//! Writes the page that scrapers read: Prometheus' text format, version 0.0.4.
+//! Writes the Prometheus text format, version 0.0.4.
 //!
-//! Invariants: a family stands once, with its help and its kind before its figures; label values are escaped,
-//! whatever they are; and there are as many of them as a rule book has names, the bounds of
-//! [`redrive_core::figures`] for event types and codes included.
+//! Invariants: each family occurs once, with help and kind before its figures; label values are escaped;
+//! their number is bounded by the names in the rule book and by [`redrive_core::figures`] for event types and
+//! codes.
 
 use std::fmt::Write as _;
 
 use redrive_core::figures::{BOUNDS_MS, Histogram};
 use redrive_core::metric_names::{MetricKind, MetricName};
 
-/// A page in the making.
 #[derive(Default)]
 pub(crate) struct ExpositionPage {
     text: String,
 }
 
-/// What is known of how often each of several ranges was hit.
 pub(crate) struct BucketRanges<'a> {
-    /// The upper end of each range, as it is written; what lies beyond the last has none.
+    /// Upper bounds as written; the last range has none.
     pub(crate) bounds: &'a [String],
-    /// How many fell into each, one more than there are bounds.
+    /// One more than bounds.
     pub(crate) counts: &'a [u64],
     pub(crate) sum: f64,
 }
@@ -29,7 +27,6 @@ impl ExpositionPage {
         self.text
     }
 
-    /// A family of counters or gauges.
     pub(crate) fn family<'a>(
         &mut self,
         metric: &MetricName,
@@ -46,12 +43,11 @@ impl ExpositionPage {
         }
     }
 
-    /// A family with one figure for each row.
     pub(crate) fn each<T>(&mut self, metric: &MetricName, rows: &[(Vec<&str>, T)], count: fn(&T) -> u64) {
         self.family(metric, rows.iter().map(|(labels, row)| (labels.clone(), count(row) as f64)));
     }
 
-    /// A family with several figures for each row, told apart by the last label.
+    /// Several figures per row, distinguished by the last label.
     pub(crate) fn split<'a, 'b: 'a, T>(
         &mut self,
         metric: &MetricName,
@@ -65,12 +61,10 @@ impl ExpositionPage {
         self.family(metric, figures);
     }
 
-    /// One that has no labels.
     pub(crate) fn single(&mut self, metric: &MetricName, value: f64) {
         self.family(metric, [(Vec::new(), value)]);
     }
 
-    /// A family of histograms of times.
     pub(crate) fn times<'a>(
         &mut self,
         metric: &MetricName,
@@ -84,7 +78,6 @@ impl ExpositionPage {
         self.ranges(metric, ranges);
     }
 
-    /// A family of histograms.
     pub(crate) fn ranges<'a, 'b>(
         &mut self,
         metric: &MetricName,
@@ -127,11 +120,10 @@ impl ExpositionPage {
     }
 
     fn add(&mut self, text: std::fmt::Arguments<'_>) {
-        self.text.write_fmt(text).expect("a text takes everything");
+        self.text.write_fmt(text).expect("a String takes everything");
     }
 }
 
-/// A number of seconds as a bound is written.
 fn seconds(seconds: f64) -> String {
     seconds.to_string()
 }

@@ -1,4 +1,4 @@
-//! The JSON of the figures.
+//! JSON of the metrics.
 
 use std::collections::BTreeMap;
 
@@ -6,15 +6,14 @@ use redrive_core::time::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// The figures, as far as they can be had.
+/// Metrics, as far as available.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct MetricsJson {
     pub state: MetricsState,
-    /// Of when the oldest part of it is.
+    /// Time of the oldest part.
     pub at: Timestamp,
-    /// How long ago that was.
     pub age_ms: u64,
-    /// The parts that cannot be had: `engine`, `counts` or `oldest`.
+    /// Missing parts: `engine`, `counts` or `oldest`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
     /// Why a part is stale or missing.
@@ -24,46 +23,46 @@ pub(crate) struct MetricsJson {
     pub engine: Option<EngineJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counts: Option<CountsJson>,
-    /// Since when the oldest of each service are there.
+    /// Times of the oldest items by service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oldest: Option<Vec<OldestOfService>>,
 }
 
-/// How good the figures are.
+/// Quality of the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum MetricsState {
-    /// All of it is as it is now.
+    /// All parts are current.
     Fresh,
-    /// All of it is there, and some of it is as it was.
+    /// All parts are present, some are old.
     Stale,
-    /// Some of it is missing.
+    /// Some parts are missing.
     Partial,
 }
 
-/// What was counted since the start, and how the engine is.
+/// Counters since the start, and state of the engine.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct EngineJson {
-    /// Events that were taken and are new.
+    /// New events accepted.
     pub accepted: u64,
     pub duplicates: u64,
     pub unrouted: u64,
-    /// Submissions that were refused.
+    /// Submissions refused.
     pub refused: u64,
-    /// Calls at the doors with a bad key or a bad signature.
+    /// Requests rejected for a bad key or signature.
     pub unauthorized: u64,
     pub attempts: u64,
     pub failed: u64,
     pub by_category: BTreeMap<String, u64>,
     pub by_code: BTreeMap<String, u64>,
-    /// Deliveries whose first attempt was followed by another.
+    /// Deliveries whose first attempt was retried.
     pub retried: u64,
     pub retries: u64,
     pub delivered: u64,
     pub dead: u64,
     /// Deliveries that ran out of retries.
     pub exhausted: u64,
-    /// How often breakers have opened.
+    /// Openings of circuit breakers.
     pub trips: u64,
     pub stale_settlements: u64,
     pub calls_in_flight: usize,
@@ -71,7 +70,7 @@ pub(crate) struct EngineJson {
     pub dependencies: Vec<DependencyMetrics>,
 }
 
-/// What was counted of a service since the start.
+/// Counters of a service since the start.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ServiceMetrics {
     pub service: String,
@@ -82,7 +81,7 @@ pub(crate) struct ServiceMetrics {
     pub retried: u64,
     pub delivered: u64,
     pub dead: u64,
-    /// How often deliveries were held without burning a retry.
+    /// Holds, which use no retry.
     pub held: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p50_ms: Option<f64>,
@@ -90,7 +89,7 @@ pub(crate) struct ServiceMetrics {
     pub p99_ms: Option<f64>,
 }
 
-/// What was counted of a dependency since the start, and how it is.
+/// Counters of a dependency since the start, and its state.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DependencyMetrics {
     pub name: String,
@@ -106,35 +105,35 @@ pub(crate) struct DependencyMetrics {
     pub p99_ms: Option<f64>,
 }
 
-/// How much the store has.
+/// Sizes in the store.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CountsJson {
     pub events: u64,
-    /// Events that nobody has wanted so far.
+    /// Unrouted events.
     pub unrouted: u64,
-    /// Deliveries that nobody would start: anything but 0 is a fault.
+    /// Deliveries that the engine does not know: not 0 is a defect.
     pub stranded: u64,
     pub open_replays: u64,
-    /// How much of a disk the store takes.
+    /// Size of the store on disk.
     pub store_bytes: u64,
     pub services: Vec<ServiceCounts>,
 }
 
-/// How much of a service is there.
+/// Sizes of a service.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ServiceCounts {
     pub service: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
-    /// Deliveries that are not over.
+    /// Deliveries that have not ended.
     pub waiting: u64,
-    /// Those of them that wait behind another of their session.
+    /// Deliveries waiting for another of their session.
     pub behind: u64,
     /// Dead letters.
     pub dead: u64,
 }
 
-/// Since when the oldest of a service are there.
+/// Times of the oldest items of a service.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct OldestOfService {
     pub service: String,

@@ -1,4 +1,4 @@
-//! From the figures to the page that scrapers read.
+//! Metrics in the Prometheus text format.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,7 +20,6 @@ use crate::status::metrics::exposition::{BucketRanges, ExpositionPage};
 use crate::status::metrics::gather::{MetricsInput, StoreTotals};
 use crate::webhooks::json::SourceStatus;
 
-/// The whole page.
 pub(crate) fn written(app: &App, gathered: &MetricsInput) -> String {
     let mut page = ExpositionPage::default();
     let now = app.node.now();
@@ -69,9 +68,8 @@ pub(crate) fn written(app: &App, gathered: &MetricsInput) -> String {
     page.into_text()
 }
 
-/// The figures with a nought for all that the book names and that nothing has happened to yet.
-///
-/// A counter that comes into sight with the first burst shows no increase: it must have been seen at nothing.
+/// Adds zeros for all names in the rule book: a counter that first appears with a burst would show no
+/// increase.
 fn from_nothing(figures: &Figures, book: &RuleBook) -> Figures {
     let mut figures = figures.clone();
     for (service, channel, row) in book.sections().rows() {
@@ -79,7 +77,7 @@ fn from_nothing(figures: &Figures, book: &RuleBook) -> Figures {
         let name = QueueName { service: service.name.clone(), channel };
         let queue = figures.queues.entry(Arc::new(name)).or_default();
         let pattern = &row.pattern.value;
-        // Beyond the bound a type is counted among others, and would stay at nothing.
+        // Beyond the bound, types are counted as others.
         if pattern.is_exact() && queue.types.len() < TYPES_MAX {
             queue.types.entry(pattern.as_str().into()).or_default();
         }
@@ -140,7 +138,7 @@ fn outcomes(tally: &AttemptTally) -> Vec<(&'static str, u64)> {
     vec![("delivered", tally.attempts - tally.failures()), ("failed", tally.failures())]
 }
 
-/// How many failed in which way, those that nobody met too.
+/// Including zeros.
 fn failures(tally: &AttemptTally) -> Vec<(&'static str, u64)> {
     Category::ALL.map(|category| (category.as_str(), tally.failed_as(category))).to_vec()
 }

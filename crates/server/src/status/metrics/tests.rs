@@ -1,4 +1,4 @@
-//! The four answers, as things get worse: fresh, stale, partial, none.
+//! The four results as conditions get worse: fresh, stale, partial, none.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,7 +13,6 @@ use crate::status::metrics::gather::{NoPart, plan};
 
 const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
-/// How somebody is who is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mood {
     Well,
@@ -21,7 +20,6 @@ enum Mood {
     Hangs,
 }
 
-/// Somebody whose mood can be changed.
 #[derive(Clone)]
 struct Asked(Arc<Mutex<Mood>>);
 
@@ -31,13 +29,13 @@ impl Asked {
     }
 
     fn turn(&self, mood: Mood) {
-        *self.0.lock().expect("nobody panics with it") = mood;
+        *self.0.lock().expect("no panic while holding the lock") = mood;
     }
 
     fn cache<T: Clone + Send + Sync + 'static>(&self, value: T) -> StaleCache<T, NoPart> {
         let asked = self.clone();
         StaleCache::new(plan(), move || {
-            let (mood, value) = (*asked.0.lock().expect("nobody panics with it"), value.clone());
+            let (mood, value) = (*asked.0.lock().expect("no panic while holding the lock"), value.clone());
             async move {
                 match mood {
                     Mood::Well => Ok(value),
@@ -66,7 +64,6 @@ fn metrics(engine: &Asked, store: &Asked) -> Metrics {
     }
 }
 
-/// The status, and the JSON that came with it.
 async fn asked(metrics: &Metrics) -> (u16, Value) {
     let response = answer(metrics, NOW).await.unwrap_or_else(IntoResponse::into_response);
     let status = response.status().as_u16();

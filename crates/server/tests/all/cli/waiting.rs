@@ -16,14 +16,14 @@ fn what_has_not_ended_says_what_it_waits_for() {
     });
     #[rustfmt::skip]
     let cases = [
-        ("retrying",  json!({ "state": "retrying", "attempts": 2, "waits": { "on": "retry", "because": "the next attempt waits", "until": "2025-10-21T14:35:12Z" } }),
-                                                                        "… still waiting after 2 attempts: the next attempt waits until 2025-10-21T14:35:12Z (in 12s)\n"),
-        ("due",       json!({ "state": "pending", "waits": { "on": "retry", "because": "the next attempt waits", "until": "2025-10-21T14:34:59Z" } }),
-                                                                        "… still waiting after 0 attempts: the next attempt waits until 2025-10-21T14:34:59Z (now)\n"),
-        ("ready",     json!({ "state": "pending", "waits": { "on": "turn", "because": "queued" } }),       "… still waiting after 0 attempts: queued\n"),
+        ("retrying",  json!({ "state": "retrying", "attempts": 2, "waits": { "on": "retry", "because": "waiting for the next attempt", "until": "2025-10-21T14:35:12Z" } }),
+                                                                        "… waiting after 2 attempts: waiting for the next attempt until 2025-10-21T14:35:12Z (in 12s)\n"),
+        ("due",       json!({ "state": "pending", "waits": { "on": "retry", "because": "waiting for the next attempt", "until": "2025-10-21T14:34:59Z" } }),
+                                                                        "… waiting after 0 attempts: waiting for the next attempt until 2025-10-21T14:34:59Z (now)\n"),
+        ("ready",     json!({ "state": "pending", "waits": { "on": "turn", "because": "queued" } }),       "… waiting after 0 attempts: queued\n"),
         ("paused",    json!({ "state": "held", "waits": { "on": "pause", "because": "the service is paused", "since": "2025-10-21T14:30:00Z" } }),
-                                                                        "… still waiting after 0 attempts: the service is paused since 2025-10-21T14:30:00Z\n"),
-        ("unknown",   json!({ "state": "pending" }),                                                   "… still waiting after 0 attempts: the server does not say why\n"),
+                                                                        "… waiting after 0 attempts: the service is paused since 2025-10-21T14:30:00Z\n"),
+        ("unknown",   json!({ "state": "pending" }),                                                   "… waiting after 0 attempts: no reason given by the server\n"),
         ("delivered", delivered,                                                                       "\n✓ delivered after 1 attempt and 100ms\n"),
     ];
     for (name, more, words) in cases {

@@ -12,7 +12,7 @@ fn a_file_is_checked_before_anything_is_sent() {
     let bad = "{\"service\":\"a\",\"type\":\"b.c\"}\n\nnot JSON\n{\"service\":\"a b\",\"type\":\"c.d\"}\n";
     let folder = Folder::with("bad.jsonl", bad);
     assert_snapshot!(folder.run(&["dlq", "import", "bad.jsonl", "--server", &nowhere()]).refused(), @r"
-    error: 2 lines are no dead letters: nothing was imported
+    error: 2 lines are not valid dead letters: nothing was imported
       line 3 is not valid JSON: expected ident at line 1 column 2
       line 4 has an invalid service name: a name cannot contain ' ': use letters from a to z, digits, `-`, `_`, `.` and `:`
     ");
@@ -23,17 +23,17 @@ fn a_file_is_checked_before_anything_is_sent() {
     let server = Scripted::new([part(999, 1), part(400, 100)]);
     let run = folder.run(&["dlq", "import", "good.jsonl", "--server", server.url()]);
     assert_snapshot!(run.printed(), @r"
-    ✓ 1,399 dead letters imported, 101 were there already
+    ✓ 1,399 dead letters imported, 101 were existed already
 
     Next:
       redrive dlq groups
-          shows the causes that they have in common
+          shows their causes
     ");
     let sent: Vec<usize> =
         server.requests().iter().map(|request| request.matches("\"service\"").count()).collect();
     assert_eq!(sent, [1_000, 500]);
     let run = folder.run(&["dlq", "import", "none.jsonl"]);
-    assert!(run.code == 2 && run.stderr.contains("could not open none.jsonl"), "{run:?}");
+    assert!(run.code == 2 && run.stderr.contains("cannot open none.jsonl"), "{run:?}");
 }
 
 #[test]

@@ -63,9 +63,9 @@ fn those_who_show_bad_keys_are_told_of_and_slowed_down_and_good_keys_are_not() {
     assert_eq!(get(&server, "/v1/status", &admin).status, 200, "nobody can keep others out");
     let told = tail.wait_for("\"what\":\"security\"");
     assert!(told.contains("127.0.0.1") && !told.contains(&bad), "{told}");
-    let log = server.err.wait_for("bad keys were shown");
+    let log = server.err.wait_for("authentication failed");
     assert!(log.contains("127.0.0.1"), "{log}");
-    let lines = server.err.so_far().lines().filter(|line| line.contains("bad keys were shown")).count();
+    let lines = server.err.so_far().lines().filter(|line| line.contains("authentication failed")).count();
     assert!(lines < 20, "one line a second, not one for each: {lines}");
     server.stop().assert_calm();
 }
@@ -113,7 +113,7 @@ fn nobody_is_locked_out_without_a_word() {
     assert!(refused.contains("no key `rk_00000000`") && !refused.contains(secret), "{refused}");
     let run = folder.run(&["keys", "revoke", &key, "--data", "data"]);
     assert_eq!(run.code, 0, "{run:?}");
-    assert!(run.stderr.contains("warning: no admin's key is good any more"), "{run:?}");
+    assert!(run.stderr.contains("warning: no valid admin key is left"), "{run:?}");
     assert!(!format!("{run:?}").contains(secret), "{run:?}");
     let server = Server::run(crate::server::serve(&folder, &[]));
     server.err.wait_for("no key is good any more");
@@ -122,7 +122,7 @@ fn nobody_is_locked_out_without_a_word() {
     let (_folder, server, admin, _target) = started(&[]);
     let path = format!("/v1/keys/{}/revoke", id_of(&admin));
     let ended = server.post(&path, &bearer(&admin), "").json();
-    assert!(ended["note"].as_str().is_some_and(|note| note.contains("no admin's key")), "{ended}");
+    assert!(ended["note"].as_str().is_some_and(|note| note.contains("no valid admin key")), "{ended}");
     server.stop().assert_calm();
 }
 
@@ -131,7 +131,7 @@ fn a_stream_ends_when_its_key_does() {
     let (_folder, server, admin, _target) = started(&[]);
     let viewer = create(&server, &admin, &json!({ "name": "viewer", "role": "viewer" }));
     let mut stream = server.client.connect().expect("it listens");
-    let head = format!("GET /v1/happenings HTTP/1.1\r\nhost: localhost\r\n{}\r\n", bearer(&viewer));
+    let head = format!("GET /v1/activity HTTP/1.1\r\nhost: localhost\r\n{}\r\n", bearer(&viewer));
     stream.send(head.as_bytes()).expect("it reads");
     assert!(stream.line().expect("it answers").contains("200"));
     let post = |id: &str| {
@@ -339,9 +339,9 @@ fn a_key_for_a_service_is_told_what_it_is_good_for() {
     #[rustfmt::skip]
     let cases: [(&[&str], &[&str]); 4] = [
         (&["audit"],                                 &["bound to services", "`redrive why --last --service mine`"]),
-        (&["why", "--last"],                         &["which of them is meant", "services        mine", "with --service NAME"]),
-        (&["why", "--last", "--service", "other"],   &["the key is not for the service `other`", "services        mine"]),
-        (&["send", "mine.came"],                     &["must also be bound to sources", "--source SOURCE"]),
+        (&["why", "--last"],                         &["name one with `service`", "services        mine", "--service NAME"]),
+        (&["why", "--last", "--service", "other"],   &["the key has no access to the service `other`", "services        mine"]),
+        (&["send", "mine.came"],                     &["only if it is bound to sources too", "--source SOURCE"]),
     ];
     for (arguments, expected) in cases {
         let refused = run(arguments).refused();

@@ -62,7 +62,7 @@ fn a_token_opens_what_its_role_may() {
         assert_eq!(answer.header("ratelimit").is_some(), expected != 401, "{name}: {answer:?}");
     }
     // Whoever shows it is not told why, and whoever serves is: of many in a second, of the first.
-    let log = server.err.wait_for("bad keys were shown");
+    let log = server.err.wait_for("authentication failed");
     assert!(log.contains("token signature does not match"), "{log}");
     server.stop().assert_calm();
 }

@@ -102,7 +102,7 @@ fn a_bad_deploy_is_seen_mended_and_replayed() {
         &placed,
         "--include-poison",
         "--note",
-        "the field is there again",
+        "the field was restored",
     ]);
     assert_eq!(rest.code, 0, "{rest:?}");
 
