@@ -1,33 +1,31 @@
-/** Breakers as pictures: the switch as it stands, and how it stood over the last hours. */
+/** Breaker drawings: the current state as a switch, and the recent states as a strip. */
 
 import { h, s } from "./dom.js";
-import { ago, axisTime, exact, span } from "./format.js";
-import { now } from "./now.js";
+import { ago, axisTime, counted, exact, span } from "./format.js";
+import { now } from "./server_clock.js";
 import { toneOf } from "./ui.js";
 
 const WIDTH = 1000;
-/** How much a strip may show: as little as holds all turns. */
+/** Time spans of a strip; the shortest that covers all state changes is used. */
 const STRIPS_MS = [900_000, 3_600_000, 6 * 3_600_000, 24 * 3_600_000];
-/** A state that lasted for a moment only is drawn this wide. */
+/** Minimum width of a state, so that short ones stay visible. */
 const PART_MIN = 6;
 
-/** The state of a breaker before the server started. */
 const NOT_RUNNING = "not running";
 
-/** What each state means for what goes there. */
+/** What each state means for calls. */
 export const MEANS = {
-  closed: "calls flow",
+  closed: "passing traffic",
   open: "calls wait",
-  "half-open": "a few calls go ahead to see whether it is back",
-  none: "it has no breaker: calls always flow",
+  "half-open": "probing",
+  none: "no breaker, always passing traffic",
 };
 
-/** The switch between us and a dependency: closed lets calls flow, open keeps them waiting. */
 export function switchPicture(state) {
   const lever = { closed: "M46 20H90", open: "M46 20 84 4", "half-open": "M46 20 87 12", none: "M46 20H90" }[state];
   return s(
     "svg.switch",
-    { viewBox: "0 0 136 40", role: "img", "aria-label": `the switch is ${state}: ${MEANS[state]}`, class: toneOf(state) },
+    { viewBox: "0 0 136 40", role: "img", "aria-label": `breaker ${state}: ${MEANS[state]}`, class: toneOf(state) },
     s("path.wire", { d: "M4 20H46M90 20H132" }),
     s("path.lever", { d: lever }),
     s("circle", { cx: 46, cy: 20, r: 4.5 }),
@@ -35,10 +33,7 @@ export function switchPicture(state) {
   );
 }
 
-/**
- * How a breaker stood over the last hours; `history` has its turns, the latest first. What it did before the server
- * started at `startedAt` is not known and drawn as such.
- */
+/** The states of the last hours. `history`: state changes, latest first. The time before `startedAt` is grey. */
 export function strip({ history, state }, startedAt) {
   const to = now();
   const start = startedAt ? Math.min(Date.parse(startedAt), to) : -Infinity;
@@ -57,10 +52,10 @@ export function strip({ history, state }, startedAt) {
     const width = Math.max(PART_MIN, x(until) - x(at));
     return s("rect", { x: Math.min(x(at), WIDTH - width), y: 0, width, height: 10, class: toneOf(is) }, s("title", label));
   };
-  // A probe that fails opens it again and is no trip of its own.
+  // Reopening after a failed probe is not counted as a trip.
   const opened = turns.filter((turn) => turn.to === "open" && turn.from === "closed");
-  const steady = state === "none" ? "no breaker" : start > from ? `${state} since the server started` : `${state} throughout`;
-  const words = opened.length === 0 ? steady : `opened ${opened.length === 1 ? "once" : `${opened.length} times`}, last ${ago(opened.at(-1).at)}`;
+  const steady = state === "none" ? "no breaker" : start > from ? `${state} since the server started` : "no trips";
+  const words = opened.length === 0 ? steady : `${counted(opened.length, "trip")}, last ${ago(opened.at(-1).at)}`;
   return h(
     "figure.strip",
     s("svg", { viewBox: `0 0 ${WIDTH} 10`, preserveAspectRatio: "none", role: "img", "aria-label": `the last ${span(room)}: ${words}` }, marks.map(part)),
@@ -68,7 +63,7 @@ export function strip({ history, state }, startedAt) {
   );
 }
 
-/** Calls by their outcome, as one bar. */
+/** Succeeded and failed calls as one bar. */
 export function outcomes(attempts, failed) {
   const share = attempts === 0 ? 0 : failed / attempts;
   return s(
