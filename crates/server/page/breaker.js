@@ -12,6 +12,10 @@ const STRIPS_MS = [900_000, 3_600_000, 6 * 3_600_000, 24 * 3_600_000];
 const PART_MIN = 6;
 
 const NOT_RUNNING = "not running";
+const NOT_RECORDED = "not recorded";
+
+/** Reopening after a failed probe is not a trip. */
+const isTrip = ({ from, to }) => from === "closed" && to === "open";
 
 /** What each state means for calls. */
 export const MEANS = {
@@ -34,17 +38,19 @@ export function switchPicture(state) {
 }
 
 /** The states of the last hours. `history`: state changes, latest first. The time before `startedAt` is grey. */
-export function strip({ history, state }, startedAt) {
+export function strip({ history, state, trips }, startedAt) {
   const to = now();
   const start = startedAt ? Math.min(Date.parse(startedAt), to) : -Infinity;
-  const all = [...history].reverse().map((turn) => ({ ...turn, time: Date.parse(turn.at) })).filter(({ time }) => time >= start);
+  const all = [...history].reverse().map((change) => ({ ...change, time: Date.parse(change.at) })).filter(({ time }) => time >= start);
   const oldest = all[0]?.time ?? to;
   const room = STRIPS_MS.find((ms) => to - ms < oldest) ?? STRIPS_MS.at(-1);
   const from = to - room;
-  const turns = all.filter(({ time }) => time > from);
-  const before = turns[0]?.from ?? state;
-  const known = start > from ? [{ at: from, is: NOT_RUNNING }, { at: start, is: before }] : [{ at: from, is: before }];
-  const marks = [...known, ...turns.map(({ time, to: is }) => ({ at: time, is }))];
+  const changes = all.filter(({ time }) => time > from);
+  const before = changes[0]?.from ?? state;
+  // The server keeps a limited number of changes: with fewer trips than it counted, the first states are unknown.
+  const isCut = all.filter(isTrip).length < trips && oldest > from;
+  const known = isCut ? [{ at: from, is: NOT_RECORDED }] : start > from ? [{ at: from, is: NOT_RUNNING }, { at: start, is: before }] : [{ at: from, is: before }];
+  const marks = [...known, ...changes.map(({ time, to: is }) => ({ at: time, is }))];
   const x = (at) => ((at - from) / room) * WIDTH;
   const part = ({ at, is }, index) => {
     const until = marks[index + 1]?.at ?? to;
@@ -52,14 +58,14 @@ export function strip({ history, state }, startedAt) {
     const width = Math.max(PART_MIN, x(until) - x(at));
     return s("rect", { x: Math.min(x(at), WIDTH - width), y: 0, width, height: 10, class: toneOf(is) }, s("title", label));
   };
-  // Reopening after a failed probe is not counted as a trip.
-  const opened = turns.filter((turn) => turn.to === "open" && turn.from === "closed");
+  const opened = changes.filter(isTrip);
+  const number = start > from ? trips : opened.length;
   const steady = state === "none" ? "no breaker" : start > from ? `${state} since the server started` : "no trips";
-  const words = opened.length === 0 ? steady : `${counted(opened.length, "trip")}, last ${ago(opened.at(-1).at)}`;
+  const caption = opened.length === 0 ? steady : `${counted(number, "trip")}, last ${ago(opened.at(-1).at)}`;
   return h(
     "figure.strip",
-    s("svg", { viewBox: `0 0 ${WIDTH} 10`, preserveAspectRatio: "none", role: "img", "aria-label": `the last ${span(room)}: ${words}` }, marks.map(part)),
-    h("figcaption", h("span", axisTime(from, room)), h("span", words), h("span", "now")),
+    s("svg", { viewBox: `0 0 ${WIDTH} 10`, preserveAspectRatio: "none", role: "img", "aria-label": `the last ${span(room)}: ${caption}` }, marks.map(part)),
+    h("figcaption", h("span", axisTime(from, room)), h("span", caption), h("span", "now")),
   );
 }
 

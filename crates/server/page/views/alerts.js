@@ -51,7 +51,7 @@ function loudAlert(alert) {
     alert.more > 0 && h("p.sum.dim", `and ${count(alert.more)} more`),
     facts(
       hasOwnName(alert) && ["Condition", h("code", alert.when)],
-      alert.value !== undefined && alert.value !== null && ["Value", String(alert.value)],
+      alert.value !== undefined && alert.value !== null && ["Value", valueOf(alert)],
       alert.covers && ["Scope", alert.covers],
       alert.action && ["Action", alert.action],
       ["Notifies", receiverNames(alert)],
@@ -61,9 +61,11 @@ function loudAlert(alert) {
   );
 }
 
+const valueOf = ({ value }) => (typeof value === "number" ? value.toLocaleString() : String(value));
+
 const SUBJECT_COLUMNS = [
   { name: "Subject", cell: (subject) => subject.of || "all" },
-  { name: "Value", cell: (subject) => String(subject.value), end: true },
+  { name: "Value", cell: (subject) => valueOf(subject) },
   { name: "Since", cell: (subject) => when(subject.since) },
 ];
 

@@ -44,8 +44,9 @@ function drawBook(book, refusal, wanted, resolved) {
     h(
       "div.columns.book",
       card("Text", h("span.dim", counted(lines(book.text).length, "line")), listing(book, wanted)),
-      h("div.stack", card("Findings", h("span.dim", counted(findings.length, "finding")), drawFindings(findings)), resolved(book)),
+      card("Findings", h("span.dim", counted(findings.length, "finding")), drawFindings(findings)),
     ),
+    resolved(book),
     card("Retry policies", h("span.dim", "earliest and latest start of each retry"), h("div.policies", policyPlots(book.policies, describe))),
   ];
 }
@@ -160,7 +161,7 @@ function drawRule(rule) {
 const ruleRow = ({ name, value, note, from, line }) =>
   h("tr", { key: name },
     h("td", { "data-name": "Name" }, name),
-    h("td", { "data-name": "Value" }, h("code", withThousands(value)), note && h("span.dim.small", note)),
+    h("td", { "data-name": "Value" }, h("code", withThousands(value)), note && h("span.dim", ` ${note}`)),
     h("td", { "data-name": "From" }, sourceOf(from, line)));
 
 const withThousands = (value) => (/^\d{5,}$/.test(value) ? count(Number(value)) : value);
