@@ -47,7 +47,7 @@ after(() => stage?.close());
 test("alerts are sorted by severity", async () => {
   await stage.visit({ at: "#/alerts" }, async (page) => {
     await page.getByText("6 firing").waitFor();
-    const shown = await page.locator("section.loud h2").allTextContents();
+    const shown = await page.locator("section.prominent h2").allTextContents();
     const wanted = IN_THE_BOOK.toReversed();
     assert.deepEqual(shown.map((text) => wanted.find((name) => text.startsWith(name))).filter(Boolean), wanted);
   });

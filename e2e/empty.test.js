@@ -1,4 +1,4 @@
-/** Empty states: each says what is missing and what to do next. */
+/** Empty states: each shows what is missing and what to do next. */
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";

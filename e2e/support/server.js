@@ -61,9 +61,9 @@ export class Server {
     this.process.stdout.on("data", keep);
     this.process.stderr.on("data", keep);
     this.gone = new Promise((gone) => this.process.on("exit", gone));
-    this.address = await until("the server says where it listens", () => {
+    this.address = await until("the server prints its address", () => {
       if (this.process.exitCode !== null) throw new Error(this.printed);
-      return this.printed.match(/redrive (?:serves|demo) on (http:\/\/\S+)/)?.[1];
+      return this.printed.match(/^redrive .*?(http:\/\/\S+)/m)?.[1];
     });
   }
 

@@ -18,7 +18,7 @@ const NOT_RECORDED = "not recorded";
 const isTrip = ({ from, to }) => from === "closed" && to === "open";
 
 /** What each state means for calls. */
-export const MEANS = {
+export const STATE_TEXT = {
   closed: "passing traffic",
   open: "calls wait",
   "half-open": "probing",
@@ -29,7 +29,7 @@ export function switchPicture(state) {
   const lever = { closed: "M46 20H90", open: "M46 20 84 4", "half-open": "M46 20 87 12", none: "M46 20H90" }[state];
   return s(
     "svg.switch",
-    { viewBox: "0 0 136 40", role: "img", "aria-label": `breaker ${state}: ${MEANS[state]}`, class: toneOf(state) },
+    { viewBox: "0 0 136 40", role: "img", "aria-label": `breaker ${state}: ${STATE_TEXT[state]}`, class: toneOf(state) },
     s("path.wire", { d: "M4 20H46M90 20H132" }),
     s("path.lever", { d: lever }),
     s("circle", { cx: 46, cy: 20, r: 4.5 }),

@@ -23,7 +23,7 @@ const HELD_BY = {
   deadline: "the deadline of the rule has passed",
   notified: "the target returned a notification ID, so it is not called again",
 };
-export const heldBecause = (by) => HELD_BY[by] ?? by;
+export const holdReason = (by) => HELD_BY[by] ?? by;
 
 /** The response in one line: status and message. */
 export function answerOf(record) {
@@ -72,7 +72,7 @@ function exhausted({ by_category, by_policy, in_total }) {
 }
 
 /** The reason of a dead letter, by code. */
-function deathBecause(code, retry) {
+function deadLetterReason(code, retry) {
   const known = {
     CONNECTION_FAILING: () => "the connection failed for too long",
     CIRCUIT_BREAKER_OPEN: () => "circuit breaker open, and the hold time of the rule is used",
@@ -97,7 +97,7 @@ export function verdictOf(record) {
     case "paused":
       return ["hold", "service paused; the delivery waits in its place"];
     case "dead":
-      return ["bad", `dead letter${verdict.tier === "poison" ? ", tier poison" : ""}: ${deathBecause(verdict.code, retry)}`];
+      return ["bad", `dead letter${verdict.tier === "poison" ? ", tier poison" : ""}: ${deadLetterReason(verdict.code, retry)}`];
     default:
       return ["quiet", verdict.is];
   }
@@ -124,10 +124,10 @@ export function summary(delivery) {
 }
 
 /** What an open delivery waits for: the server's reason with local times. */
-export const outlook = ({ waits }) => (waits ? because(waits.because, waits.since, waits.until) : "no reason given");
+export const outlook = ({ waits }) => (waits ? reasonText(waits.because, waits.since, waits.until) : "no reason given");
 
 /** A reason of the server with its times. */
-export function because(reason, since, until) {
+export function reasonText(reason, since, until) {
   const from = since ? ` since ${clock(since)}` : "";
   if (!until) return `${reason}${from}`;
   const left = Date.parse(until) - now();

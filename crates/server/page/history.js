@@ -1,6 +1,6 @@
 /** The attempt history of a delivery: response, classification, rule and decision of each attempt. */
 
-import { answerOf, attemptRecords, heldBecause, isAttempt, numbersOf, verdictOf } from "./delivery_text.js";
+import { answerOf, attemptRecords, holdReason, isAttempt, numbersOf, verdictOf } from "./delivery_text.js";
 import { h } from "./dom.js";
 import { exact, nanos, span } from "./format.js";
 import { icon } from "./icons.js";
@@ -28,7 +28,7 @@ function drawn(record, at, delivery, before) {
       h("span.dim", h("time", { datetime: record.started_at, title: exact(record.started_at) }, `+${since}`), isAttempt(record) && `, took ${nanos(record.took_nanos)}`),
     ),
     record.end === "failed" && cause(record),
-    record.end === "held" && h("p.because", `Reason: ${heldBecause(record.by)}.`),
+    record.end === "held" && h("p.because", `Reason: ${holdReason(record.by)}.`),
     record.response?.trim() && h("div.row", h("span.dim", "response"), h("pre.response", record.response.trim())),
     record.end === "failed" && rule(record),
     record.held_nanos > 0 && h("div.row", h("span.dim", "held"), h("span", `${nanos(record.held_nanos)} in total before this`)),

@@ -71,7 +71,7 @@ function decoded(text) {
 }
 
 /** Replaces the view; a change of the query keeps the height, so that the page does not jump. */
-function takePlace(place, at) {
+function replaceView(place, at) {
   const isSame = at === shownAt;
   main.style.minHeight = isSame ? `${main.offsetHeight}px` : "";
   main.replaceChildren(place);
@@ -95,7 +95,7 @@ async function show() {
   title(view?.name ?? "Not found");
   markView(view?.under ?? name);
   const place = h("div.view", { class: `v-${name}` }, skeleton(6));
-  takePlace(place, [name, ...path].join("/"));
+  replaceView(place, [name, ...path].join("/"));
   if (!may("read")) return fill(place, cannotView());
   if (!view) return fill(place, empty("Page not found", h("p", h("a", { href: "#/overview" }, "Go to the overview"))));
   const page = {

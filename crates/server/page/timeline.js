@@ -1,6 +1,6 @@
 /** The timeline of a delivery: attempts as bars, with the waits between them and their reasons. */
 
-import { answerOf, attemptRecords, because, endOf, isAttempt, startOf, waitAfter } from "./delivery_text.js";
+import { answerOf, attemptRecords, endOf, isAttempt, reasonText, startOf, waitAfter } from "./delivery_text.js";
 import { h, s } from "./dom.js";
 import { clock, exact, isNever, span } from "./format.js";
 import { now } from "./server_clock.js";
@@ -68,7 +68,7 @@ function rowsOf(delivery) {
 /** Why a delivery waits now, unless it only waits for its due time. */
 function nowWaits({ state, behind, waits }) {
   const isHeld = waits && (state === "held" || behind);
-  return isHeld ? [`${because(waits.because, waits.since, waits.until)}:`, "hold"] : null;
+  return isHeld ? [`${reasonText(waits.because, waits.since, waits.until)}:`, "hold"] : null;
 }
 
 /** The row with the wait after it, up to `until`; a delay beyond the due time is listed separately. */

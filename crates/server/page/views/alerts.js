@@ -23,7 +23,7 @@ function drawAlerts({ evaluated_at: evaluated, alerts, receivers, recent }) {
       badge: firing.length > 0 ? badge("firing", `${count(firing.length)} firing`) : badge("quiet", "none firing"),
       description: evaluated ? ["Evaluated ", when(evaluated), "."] : null,
     }),
-    [...firing, ...pending].map(loudAlert),
+    [...firing, ...pending].map(activeAlert),
     alerts.length === 0 && h("section.card", noAlerts()),
     quiet.length > 0 && card("Not firing", h("span.dim", counted(quiet.length, "alert")), table({ label: "Alerts that are not firing", columns: QUIET_COLUMNS, rows: quiet, key: nameOf })),
     h("div.columns.even",
@@ -37,10 +37,10 @@ const hasOwnName = (alert) => alert.name !== alert.when;
 const nameOf = (alert) => alert.name + (alert.covers ?? "");
 const receiverNames = ({ to }) => (to?.length > 0 ? to.map((name) => h("span.one-of", name)) : h("span.dim", "no receiver"));
 
-function loudAlert(alert) {
+function activeAlert(alert) {
   const isFiring = alert.state === "firing";
   return h(
-    "section.card.loud",
+    "section.card.prominent",
     { key: nameOf(alert), class: isFiring ? "bad" : "warn" },
     h(
       "header",

@@ -8,7 +8,7 @@ import { pulse } from "../live.js";
 import { boundTo } from "../session.js";
 import { badge, empty, skeleton, worstFirst } from "../ui.js";
 
-const LOOK_MS = 10_000;
+const REFRESH_MS = 10_000;
 const SHOWN_MAX = 7;
 
 /** Fills `place` until the view is left. */
@@ -31,7 +31,7 @@ export function attention(page, place) {
     if (!page.signal.aborted) draw();
   };
   pulse.watch(draw, page.signal);
-  page.every(LOOK_MS, () => document.hidden || refresh());
+  page.every(REFRESH_MS, () => document.hidden || refresh());
   refresh();
 }
 

@@ -8,7 +8,7 @@ import { me } from "../session.js";
 import { empty, failure, heading, skeleton, table } from "../ui.js";
 
 const PAGE_ROWS = 100;
-const LOOK_MS = 5000;
+const REFRESH_MS = 5000;
 
 export async function view(place, page) {
   const body = slot("section.card");
@@ -45,7 +45,7 @@ export async function view(place, page) {
   const filter = h("input", { type: "search", "aria-label": label, placeholder: label, value: wanted, oninput });
   fill(place, heading("Audit", { description: "Every change to dead letters, services, breakers and keys is recorded." }), h("div.filters", filter), body);
   fill(body, skeleton(6));
-  page.every(LOOK_MS, () => document.hidden || refresh());
+  page.every(REFRESH_MS, () => document.hidden || refresh());
   await refresh();
 }
 

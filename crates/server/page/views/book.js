@@ -40,7 +40,7 @@ function drawBook(book, refusal, wanted, resolved) {
       acts: h("a.button", { href: "#/simulate" }, icon("simulate"), "Simulate"),
       description: [book.path ? h("code", book.path) : "Built-in rule book", ", loaded ", when(book.read_at), ", version ", version(book)],
     }),
-    refusal && h("div.standing.bad", { role: "status" }, h("p", h("b", refusal.why)), book.path && command(`redrive check ${book.path}`)),
+    refusal && h("div.callout.bad", { role: "status" }, h("p", h("b", refusal.why)), book.path && command(`redrive check ${book.path}`)),
     h(
       "div.columns.book",
       card("Text", h("span.dim", counted(lines(book.text).length, "line")), listing(book, wanted)),

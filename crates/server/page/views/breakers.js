@@ -1,7 +1,7 @@
 /** Circuit breakers: state, recent states and calls of each dependency, with trip and reset. */
 
 import { get, part, post } from "../api.js";
-import { MEANS, outcomes, strip, switchPicture } from "../breaker.js";
+import { outcomes, STATE_TEXT, strip, switchPicture } from "../breaker.js";
 import { ask, toast } from "../dialog.js";
 import { fill, h, slot } from "../dom.js";
 import { compact, count, counted, percent, shortId, span, when } from "../format.js";
@@ -12,7 +12,7 @@ import { action, boundTo } from "../session.js";
 import { badge, card, empty, facts, failure, heading, table, tile } from "../ui.js";
 import { watch } from "../watch.js";
 
-const LOOK_MS = 3000;
+const REFRESH_MS = 3000;
 const TREND_MS = 10_000;
 
 export async function view(place, page) {
@@ -25,7 +25,7 @@ export async function view(place, page) {
   const watching = watch(page, body, {
     load: (signal) => get("v1/dependencies", {}, signal),
     draw: ({ dependencies, started_at }) => (name ? one(dependencies.find((dependency) => dependency.name === name), started_at, trend, again) : all(dependencies, started_at, again)),
-    every: LOOK_MS,
+    every: REFRESH_MS,
   });
   function again() {
     watching.again();
@@ -48,7 +48,7 @@ function tileOf(dependency, startedAt, again) {
     h("header", h("h2", h("a", { href: `#/breakers/${part(name)}` }, name)), badge(state)),
     h(
       "div.pad.stack",
-      h("div.picture", switchPicture(state), h("p", h("b", MEANS[state]), details(dependency))),
+      h("div.picture", switchPicture(state), h("p", h("b", STATE_TEXT[state]), details(dependency))),
       strip(dependency, startedAt),
       h("p.small.dim", settings),
       h(
@@ -155,7 +155,7 @@ const about = (dependency, startedAt) =>
   card(
     "Breaker",
     null,
-    h("div.pad.stack", h("div.picture", switchPicture(dependency.state), h("p", h("b", MEANS[dependency.state]), details(dependency))), strip(dependency, startedAt)),
+    h("div.pad.stack", h("div.picture", switchPicture(dependency.state), h("p", h("b", STATE_TEXT[dependency.state]), details(dependency))), strip(dependency, startedAt)),
     facts(["Settings", dependency.settings], ["Kind", dependency.kind], ["Services", dependency.services.map((service, at) => [at > 0 && ", ", serviceLink(service)])]),
   );
 

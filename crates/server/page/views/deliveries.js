@@ -14,9 +14,11 @@ import { view as one } from "./delivery.js";
 
 /** The states that the API filters by. */
 const STATES = ["pending", "retrying", "behind", "delivered", "dead"];
+/** Names that differ from the API value. */
+const STATE_NAMES = { behind: "blocked by session" };
 const FILTERS = ["service", "state", "type", "session", "correlation"];
 const PAGE_MAX = 50;
-const LOOK_MS = 5000;
+const REFRESH_MS = 5000;
 /** The shortest time between two live refreshes. */
 const LIVE_MS = 700;
 
@@ -42,7 +44,7 @@ export async function view(place, page) {
       known = new Set(answer.deliveries.map(({ id }) => id));
       return drawn(answer, page, ({ id }) => before !== null && !before.has(id));
     },
-    every: before ? 6 * LOOK_MS : LOOK_MS,
+    every: before ? 6 * REFRESH_MS : REFRESH_MS,
     lines: 12,
   });
   if (!before) follow(page, query, watching);
@@ -65,7 +67,7 @@ function filters(page) {
   const value = (name) => page.query.get(name) ?? "";
   const change = (name) => (event) => page.go({ [name]: event.target.value.trim(), before: "" });
   const text = (name, label) => h("input", { type: "search", placeholder: label, "aria-label": label, value: value(name), onchange: change(name), spellcheck: "false" });
-  const option = (name) => (text) => h("option", { value: text, selected: text === value(name) }, text);
+  const option = (name) => (text) => h("option", { value: text, selected: text === value(name) }, STATE_NAMES[text] ?? text);
   const known = boundTo() ?? (pulse.value?.services ?? []).map(({ service }) => service);
   const services = [...new Set([...known, value("service")])].filter(Boolean);
   const any = [...FILTERS, "before"].some((name) => page.query.has(name));

@@ -12,7 +12,7 @@ import { timeline } from "../timeline.js";
 import { badge, card, command, empty, facts, heading, toneOf } from "../ui.js";
 import { watch } from "../watch.js";
 
-const LOOK_MS = 3000;
+const REFRESH_MS = 3000;
 
 export function view(place, page) {
   const [id] = page.path;
@@ -25,7 +25,7 @@ export function view(place, page) {
       page.title(`${delivery.event_type} → ${queueOf(delivery)}`);
       return drawn();
     },
-    every: LOOK_MS,
+    every: REFRESH_MS,
     lines: 10,
   });
   onActivity(({ delivery }) => shown && delivery === shown.id && watching.again(), page.signal);
@@ -40,7 +40,7 @@ export function view(place, page) {
       badge: badge(shown.state),
       acts: acts(shown, watching.again),
     }),
-    h("p.standing", { class: toneOf(shown.state) }, summary(shown), death(shown)),
+    h("p.callout", { class: toneOf(shown.state) }, summary(shown), death(shown)),
     card("Timeline", null, timeline(shown, scale, rescale)),
     h(
       "div.columns",

@@ -47,7 +47,7 @@ const TONES = { critical: "bad", high: "bad", medium: "warn", low: "quiet" };
 
 const finding = (found, index) =>
   h(
-    "section.card.loud",
+    "section.card.prominent",
     { key: `${found.code}-${found.service ?? ""}-${found.dependency ?? ""}-${index}`, class: TONES[found.harm] ?? "quiet" },
     h("header", h("h2", badge(found.harm), " ", h("span", withCode(found.title))), h("div.more", h("code.dim", found.code), found.line && lineLink(found.line))),
     h(

@@ -45,16 +45,16 @@ function drawLetter({ delivery, envelope }, line, then) {
       badge: [badge(delivery.state), death?.tier === "poison" && badge("poison")],
       acts: envelope && acts(delivery, envelope, then),
     }),
-    envelope ? whyDead(delivery) : nowOf(delivery),
+    envelope ? deadLetterReason(delivery) : currentState(delivery),
     card("Timeline", null, line),
     card("Attempts", h("a", { href: `#/deliveries/${delivery.id}` }, "Delivery"), attemptHistory(delivery)),
     h("div.columns", envelope && card("Event data", h("span.dim", contentOf(envelope)), dataOf(envelope)), card("Envelope", null, envelopeFacts(delivery, envelope))),
   ];
 }
 
-function whyDead({ death, replay }) {
+function deadLetterReason({ death, replay }) {
   return h(
-    "div.standing.bad",
+    "div.callout.bad",
     h("p", h("b", death.message || death.code)),
     h("p.dim", REASONS[death.code] ?? "Classified as permanent, so it was not retried."),
     death.tier === "poison" && h("p", "Poison: it failed a replay or cannot be parsed. Replays skip it unless poison is included."),
@@ -74,10 +74,10 @@ const REASONS = {
 };
 
 /** The state of a delivery that is no longer a dead letter. */
-function nowOf({ state, replay, superseded_by: replacement, ended_at: ended }) {
+function currentState({ state, replay, superseded_by: replacement, ended_at: ended }) {
   const tone = state === "delivered" ? "good" : "info";
   return h(
-    `div.standing.${tone}`,
+    `div.callout.${tone}`,
     h("p", h("b", `This dead letter is ${state === "replaying" ? "being replayed" : state}`), ended && [" ", when(ended)]),
     replay && h("p", h("a", { href: `#/replays/${replay}` }, `Replay ${replay}`)),
     replacement && h("p", h("a", { href: `#/deliveries/${replacement}` }, "Replacement delivery")),

@@ -4,7 +4,7 @@ import { part, post } from "../api.js";
 import { fill, h, slot } from "../dom.js";
 import { count, counted, queueOf, span } from "../format.js";
 import { may } from "../session.js";
-import { card, empty, facts, heading, announce, table } from "../ui.js";
+import { announce, card, empty, facts, heading, table } from "../ui.js";
 import { knownServices } from "./groups.js";
 
 /** The query parameters that select dead letters. */
@@ -60,7 +60,7 @@ function describe(which) {
   if (which.letters) return which.letters.length === 1 ? "one dead letter" : counted(which.letters.length, "selected dead letter");
   if (which.all) return "all dead letters";
   const names = { fingerprint: "failure group", from: "age up to", correlation_id: "correlation ID" };
-  return `dead letters with ${Object.entries(which).map(([name, value]) => `${names[name] ?? name} ${value}`).join(", ")}`;
+  return `the dead letters of ${Object.entries(which).map(([name, value]) => `${names[name] ?? name} ${value}`).join(", ")}`;
 }
 
 // --- Settings --------------------------------------------------------------------------------------

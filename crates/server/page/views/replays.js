@@ -108,7 +108,7 @@ function drawReplay(replay, perSecond, onChange) {
   const isActive = replay.state === "running" || replay.state === "gathering";
   return [
     heading(`Replay ${replay.id}`, { up: ["#/replays", "Replays"], badge: badge(replay.state), acts: acts(replay, onChange), description: replay.what }),
-    h("div.standing", { class: { done: replay.failed > 0 ? "warn" : "good", stopped: "bad", paused: "hold", cancelled: "quiet" }[replay.state] ?? "info" },
+    h("div.callout", { class: { done: replay.failed > 0 ? "warn" : "good", stopped: "bad", paused: "hold", cancelled: "quiet" }[replay.state] ?? "info" },
       h("p", h("b", outcome(replay))),
       replay.stop && replay.state === "stopped" && h(
         "p",

@@ -1,7 +1,7 @@
 /** Services: health, subscriptions, target and figures, with pause and resume. */
 
 import { get, part, post } from "../api.js";
-import { because } from "../delivery_text.js";
+import { reasonText } from "../delivery_text.js";
 import { ask, toast } from "../dialog.js";
 import { fill, h, slot } from "../dom.js";
 import { compact, count, counted, percent, queueOf, span, when } from "../format.js";
@@ -12,7 +12,7 @@ import { badge, card, choice, command, empty, facts, failure, heading, lineLink,
 import { watch } from "../watch.js";
 import { COLUMNS, deliveriesTable } from "./deliveries.js";
 
-const LOOK_MS = 4000;
+const REFRESH_MS = 4000;
 const TREND_MS = 10_000;
 const LATEST = 12;
 const SPANS = [["15m", "15 min"], ["3h", "3 h"], ["24h", "24 h"]];
@@ -34,7 +34,7 @@ export async function view(place, page) {
   const watching = watch(page, body, {
     load: (signal) => get("v1/services", {}, signal),
     draw: ({ services }) => one(name, services, () => watching.again()),
-    every: LOOK_MS,
+    every: REFRESH_MS,
     lines: 8,
   });
   watch(page, trend, { load: (signal) => get("v1/trend", { span: chosen, service: name }, signal), draw: overTime, every: TREND_MS });
@@ -45,12 +45,12 @@ export async function view(place, page) {
       deliveries.length > 0
         ? deliveriesTable(deliveries, { columns })
         : empty("No deliveries yet", h("p", "Events of the subscribed types are delivered to this service.")),
-    every: LOOK_MS,
+    every: REFRESH_MS,
   });
   onActivity(({ what, service }) => service?.split("/")[0] === name && (what === "paused" || what === "resumed") && (watching.again(), watchingLatest.again()), page.signal);
 }
 
-const why = (queue) => because(queue.why, queue.why_since, queue.why_until);
+const why = (queue) => reasonText(queue.why, queue.why_since, queue.why_until);
 
 const LIST_COLUMNS = [
   { name: "Service", cell: queueOf },
@@ -73,7 +73,7 @@ function list(place, page) {
       services.length > 0
         ? table({ label: "Services", columns: LIST_COLUMNS, rows: services, key: queueOf, href: (row) => `#/services/${part(row.service)}` })
         : empty("No services defined", h("p", "A service in the rule book subscribes to events and names a target. Create a rule book:"), command("redrive init")),
-    every: LOOK_MS,
+    every: REFRESH_MS,
     lines: 8,
   });
 }
@@ -96,8 +96,8 @@ function oneQueue(queue, isOneOfMany, services, again) {
     "div.stack",
     { key: queueOf(queue) },
     isOneOfMany && h("div.line.channel", h("h2", queueOf(queue)), badge(queue.health)),
-    h("p.standing", { class: toneOf(queue.health) }, why(queue)),
-    stuckOf(queue) > 0 && h("div.ways", stuckActions(queue, services, again)),
+    h("p.callout", { class: toneOf(queue.health) }, why(queue)),
+    stuckOf(queue) > 0 && h("div.stuck-actions", stuckActions(queue, services, again)),
     h("div.tiles", [
       tile({ name: "Waiting", value: compact(queue.waiting), note: waits.filter(Boolean).slice(0, 1) }),
       tile({ name: "Delivered", value: compact(queue.delivered), note: "since server start" }),
@@ -130,7 +130,7 @@ const ROW_COLUMNS = [
 ];
 
 /** Shown only if a subscription waits. */
-const WAITS = { name: "Waiting", cell: ({ waits }) => waits && h("span.tinted.hold", because(waits.because, waits.since, waits.until)), wide: true };
+const WAITS = { name: "Waiting", cell: ({ waits }) => waits && h("span.tinted.hold", reasonText(waits.because, waits.since, waits.until)), wide: true };
 
 const rows = (all) =>
   all.length > 0
