@@ -44,7 +44,7 @@ function expected(names, { runs, expectations }) {
       " ", h("span.dim", `by ${names[side]}`),
     ];
     const isMet = SIDES.every((side) => met[side] === runs);
-    return [isMet ? badge("healthy", "met") : badge("failing", "failed"), h("code", expectation), " ", h("span.dim", "result"), " ", SIDES.map(came)];
+    return [isMet ? badge("healthy", "met") : badge("failing", "failed"), h("code", expectation), " ", h("span.dim", "actual"), " ", SIDES.map(came)];
   };
   return verdict("Expectations", expectations.map(item));
 }

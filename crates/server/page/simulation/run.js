@@ -39,7 +39,7 @@ const proven = ({ words, change, metric, shown: [before, after], price, seeds })
 function expectations(expected) {
   const item = ({ expectation, met, shown }) => [
     met ? badge("healthy", "met") : badge("failing", "failed"),
-    h("code", expectation), " ", h("span.dim", "result"), ` ${shown}`,
+    h("code", expectation), " ", h("span.dim", "actual"), ` ${shown}`,
   ];
   return verdict("Expectations", expected.map(item), `${expected.filter(({ met }) => met).length} of ${expected.length} met`);
 }

@@ -85,7 +85,7 @@ function drawTiles(place, now, trend) {
     tile({ name: "Delivered", value: rate(now.delivered_per_s), unit: "/s", points: column(trend, "delivered"), href: "#/deliveries?state=delivered", tone: "good-line" }),
     tile({ name: "Success", value: percent(share), note: "last minute", tone: success, href: "#/services" }),
     tile({ name: "Retries", value: rate(now.retried_per_s), unit: "/s", points: column(trend, "retried"), href: "#/deliveries?state=retrying" }),
-    tile({ name: "Waiting", value: compact(now.waiting), note: oldest ? `oldest ${ago(oldest)}` : "none", points: column(trend, "waiting"), href: "#/deliveries?state=pending" }),
+    tile({ name: "Waiting", value: compact(now.waiting), note: oldest ? `oldest ${ago(oldest)}` : "queue empty", points: column(trend, "waiting"), href: "#/deliveries?state=pending" }),
     tile({ name: "Dead letters", value: compact(now.dead), tone: now.dead > 0 ? "bad" : "plain", points: column(trend, "dead_letters"), href: "#/groups" }),
     tile({ name: "Open breakers", value: count(open.length), tone: open.length > 0 ? "bad" : "plain", note: open.length > 0 ? open.slice(0, 2).join(", ") : "none open", href: "#/breakers" }),
   );
