@@ -1,4 +1,4 @@
-/** The rule book: its text with what could hurt, the rule for an event, and its retries as a picture. */
+/** The rule book: text with findings, resolved rules, and retry policies. */
 
 import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
@@ -23,11 +23,11 @@ services:
 });
 after(() => stage?.close());
 
-test("the text shows what could hurt at its line, with its cure", async () => {
+test("findings are shown at their line", async () => {
   const { findings } = await stage.server.ask("GET", "/v1/book");
-  assert.ok(findings.length > 0, "the book of this test has something to find");
+  assert.ok(findings.length > 0, "the rule book of this test has findings");
   await stage.visit({ at: "#/book" }, async (page) => {
-    const text = page.getByRole("region", { name: "The text of the rule book" });
+    const text = page.getByRole("region", { name: "Rule book text" });
     for (const finding of findings.filter(({ line }) => line > 0)) {
       const line = text.locator(`#line-${finding.line}`);
       await line.getByText(finding.message.replaceAll("`", ""), { exact: true }).first().waitFor();
@@ -35,7 +35,7 @@ test("the text shows what could hurt at its line, with its cure", async () => {
   });
 });
 
-test("a line is reached by its address", async () => {
+test("a line has an address", async () => {
   await stage.visit({ at: "#/book/7" }, async (page) => {
     const line = page.locator("#line-7");
     await line.getByText("standard").waitFor();
@@ -43,11 +43,16 @@ test("a line is reached by its address", async () => {
   });
 });
 
-test("the rule for an event says where each value came from", async () => {
+test("a resolved rule has sections, and each value its source", async () => {
   await stage.visit({ at: "#/book" }, async (page) => {
     await page.getByLabel("Event type").fill("orders.placed");
     await page.getByRole("button", { name: "Resolve" }).click();
-    const rule = page.getByRole("region", { name: "The rule of billing for orders.placed" });
+    const rule = page.getByRole("region", { name: "Rule of billing for orders.placed" });
+    for (const section of ["Delivery", "On failure", "Breaker", "Dead letters"]) await rule.getByRole("rowheader", { name: section, exact: true }).waitFor();
+    assert.match(await rule.getByRole("row").filter({ hasText: "events" }).first().innerText(), /20,000,000/);
+    const excess = await rule.evaluate((region) => region.scrollWidth - region.clientWidth);
+    assert.equal(excess, 0, "no column is cut off");
+    for (const text of await rule.locator("td:last-child").allInnerTexts()) assert.ok((text.match(/line \d+/g) ?? []).length < 2, text);
     await rule.getByRole("link", { name: "line 7" }).first().click();
     await page.waitForFunction(() => location.hash === "#/book/7");
   });
@@ -64,19 +69,19 @@ test("every retry policy is drawn", async () => {
   });
 });
 
-test("a book that is refused is told of beside the one that holds, until it is mended", async () => {
+test("a refused rule book is reported beside the active one until it is fixed", async () => {
   const file = join(stage.server.folder, "redrive.yaml");
   const good = await readFile(file, "utf8");
   const isRefused = async () => ((await stage.server.ask("GET", "/v1/status")).degraded ?? []).some(({ what }) => what === "book-refused");
   await writeFile(file, good.replace("retry: standard", "retry: standrd"));
-  await until("the book is refused", isRefused);
+  await until("the rule book is refused", isRefused);
   await stage.visit({ at: "#/overview" }, async (page) => {
     await page.getByRole("link", { name: /a rule book was refused/ }).click();
     await page.getByText(/invalid rule book rejected, the previous one stays active/).waitFor();
     await page.locator("#line-7").getByText("standard").waitFor();
   });
   await writeFile(file, good);
-  await until("the book is taken", async () => !(await isRefused()));
+  await until("the rule book is accepted", async () => !(await isRefused()));
   await stage.visit({ at: "#/book" }, async (page) => {
     await page.locator("#line-7").getByText("standard").waitFor();
     assert.equal(await page.getByText(/a rule book was refused/).count(), 0);

@@ -1,13 +1,13 @@
-/** A key for two of three services: every list has both of them, and nothing of the third. */
+/** A key limited to two of three services: every list has both of them, and nothing of the third. */
 
 import assert from "node:assert/strict";
 import test, { after, before } from "node:test";
 
 import { Stage } from "./support/stage.js";
 
-/** A browser says on its console that a request was refused; before anybody has signed in, one is. */
+/** The browser logs the 401 of the request before the sign-in. */
 const REFUSED = [/status of 401/];
-/** More than one page of the list of deliveries has. */
+/** More than one page of deliveries. */
 const MANY = 30;
 
 let stage;
@@ -32,7 +32,7 @@ after(() => stage?.close());
 
 const visit = (at, play) => stage.visit({ at, key, forgive: REFUSED }, play);
 
-test("the overview and the failure groups have the causes of both services", async () => {
+test("the overview and the failure groups have both services", async () => {
   await visit("#/overview", async (page) => {
     await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
     for (const at of ["#/overview", "#/groups"]) {
@@ -45,17 +45,17 @@ test("the overview and the failure groups have the causes of both services", asy
   });
 });
 
-test("a cause of the second service is opened, replayed and found by its letters", async () => {
+test("a group of the second service can be opened and replayed", async () => {
   await visit("#/groups", async (page) => {
     const row = page.getByRole("row").filter({ has: page.getByRole("cell", { name: "search", exact: true }) });
     await row.getByRole("link").click();
     await page.getByRole("region", { name: "Dead letters" }).getByRole("cell", { name: "search.asked" }).first().waitFor();
-    await page.getByRole("button", { name: "Replay the group…" }).click();
-    await page.getByRole("button", { name: "Begin: send 3 letters" }).waitFor();
+    await page.getByRole("button", { name: "Replay group…" }).click();
+    await page.getByRole("button", { name: "Replay 3 dead letters" }).waitFor();
   });
 });
 
-test("the search finds what belongs to the second service", async () => {
+test("the search finds deliveries of the second service", async () => {
   await visit("#/deliveries?find=search.asked", async (page) => {
     await page.getByText("3 found").waitFor();
   });
@@ -68,7 +68,7 @@ test("the list of deliveries has both services, and either by itself", async () 
     await list.getByRole("cell", { name: "billing.many" }).first().waitFor();
     await list.getByRole("cell", { name: "search.many" }).first().waitFor();
     assert.equal(await list.getByText("other.asked").count(), 0);
-    await page.getByText("Choose a service to see earlier ones").waitFor();
+    await page.getByText("Select a service to see older deliveries").waitFor();
     await page.getByRole("combobox", { name: "Service" }).selectOption("search");
     await list.getByRole("cell", { name: "search.asked" }).first().waitFor();
     assert.equal(await list.getByText("billing.many").count(), 0);

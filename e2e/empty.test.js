@@ -1,4 +1,4 @@
-/** A server that has nothing yet: each view says that there is nothing, and what to do next. */
+/** Empty states: each shows what is missing and what to do next. */
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -19,32 +19,32 @@ before(async () => {
 });
 after(() => stage?.close());
 
-/** Each view, what it says, and what it says of the next step. */
+/** View, title of the empty state, and its next step. */
 const VIEWS = [
-  ["#/overview", "Nothing happens at the moment", /curl -d .*\/v1\/events\/greeting\.sent/],
-  ["#/overview", "The rule book names no service", "redrive init"],
-  ["#/overview", "No dead letters", /grouped by its cause, and can be sent again/],
-  ["#/overview", "All is well", /No alert fires/],
-  ["#/services", "The rule book names no service", "redrive init"],
+  ["#/overview", "No activity yet", /curl -d .*\/v1\/events\/greeting\.sent/],
+  ["#/overview", "No services defined", "redrive init"],
+  ["#/overview", "No dead letters", /grouped by cause, and can be replayed/],
+  ["#/overview", "No problems", /No alert is firing/],
+  ["#/services", "No services defined", "redrive init"],
   ["#/deliveries", "No deliveries yet", /curl -d .*\/v1\/events\/greeting\.sent/],
-  ["#/deliveries?type=orders.*", "No delivery is like that", "look at all of them"],
-  ["#/deliveries?find=nothing", "Nothing goes by that", /the id of a delivery/],
-  ["#/breakers", "No dependencies yet", /Every target of the rule book is one/],
-  ["#/alerts", "The rule book names no alerts", "alerts: [{ use: dead-letters, to: [desk] }]"],
-  ["#/alerts", "Nobody is told yet", /A receiver in the rule book says how/],
-  ["#/alerts", "Nothing was told yet", /Once an alert fires/],
-  ["#/groups", "No dead letters", /until somebody sends it again or gives it up/],
-  ["#/groups?category=fatal", "No dead letters like that", "Show all failure groups"],
-  ["#/groups/0123456789abcdef", "This cause has no dead letters any more", "Replays"],
-  ["#/letters", "Which letter?", "Failure groups lead to their letters"],
-  ["#/replays", "Nothing was replayed yet", "failure groups"],
-  ["#/doctor", "Nothing to complain about", /What happens fits the rule book/],
-  ["#/audit", "Nothing is on record yet", /will be listed here/],
-  ["#/keys", "There are no keys", /The first key is an admin's/],
+  ["#/deliveries?type=orders.*", "No matching deliveries", "show all deliveries"],
+  ["#/deliveries?find=nothing", "No results", /delivery ID/],
+  ["#/breakers", "No dependencies yet", /Every target in the rule book is a dependency/],
+  ["#/alerts", "No alerts defined", "alerts: [{ use: dead-letters, to: [desk] }]"],
+  ["#/alerts", "No receivers defined", /Receivers in the rule book get alerts/],
+  ["#/alerts", "No notifications yet", /Notifications of firing alerts/],
+  ["#/groups", "No dead letters", /until it is replayed, skipped or purged/],
+  ["#/groups?category=fatal", "No matching dead letters", "Show all failure groups"],
+  ["#/groups/0123456789abcdef", "This failure group is empty", "Replays"],
+  ["#/letters", "No dead letter selected", "Show failure groups"],
+  ["#/replays", "No replays yet", "failure groups"],
+  ["#/doctor", "No problems found", /fit the recent traffic/],
+  ["#/audit", "No entries yet", /are listed here/],
+  ["#/keys", "No keys", /The first key must be an admin key/],
 ];
 
-test("a view that has nothing says what to do next", async () => {
-  // Whether anything goes by a name is found out by asking for it.
+test("an empty view shows the next step", async () => {
+  // The search also requests an event of that ID.
   await stage.visit({ forgive: [/status of 404 .*\/v1\/events\/nothing/] }, async (page) => {
     for (const [at, title, next] of VIEWS) {
       await page.evaluate((to) => (location.hash = to), at);
@@ -55,7 +55,7 @@ test("a view that has nothing says what to do next", async () => {
   });
 });
 
-test("the lines that the page of alerts offers make an alert and a receiver", async () => {
+test("the suggested lines define an alert and a receiver", async () => {
   let lines = "";
   await stage.visit({ at: "#/alerts" }, async (page) => {
     lines = await page.locator("main .snippet pre").innerText();
@@ -67,6 +67,6 @@ test("the lines that the page of alerts offers make an alert and a receiver", as
   await stage.server.leave();
   await stage.server.come();
   const { alerts, receivers } = await stage.server.ask("GET", "/v1/alerts");
-  assert.equal(alerts[0].name, "dead-letters", "what is built in stands behind it");
+  assert.equal(alerts[0].name, "dead-letters", "built-in alerts follow");
   assert.deepEqual(receivers.map(({ name }) => name), ["desk"]);
 });

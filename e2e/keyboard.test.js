@@ -1,4 +1,4 @@
-/** A walk through the page without a pointer. */
+/** Keyboard navigation. */
 
 import assert from "node:assert/strict";
 import test, { after, before } from "node:test";
@@ -16,7 +16,7 @@ before(async () => {
 });
 after(() => stage?.close());
 
-test("keys lead to every page", async () => {
+test("shortcuts open every view", async () => {
   const pages = {
     o: "Overview", s: "Services", d: "Deliveries", b: "Breakers", f: "Failure groups",
     p: "Replays", r: "Rule book", a: "Alerts", h: "Doctor", u: "Audit", k: "Keys",
@@ -35,25 +35,25 @@ test("keys lead to every page", async () => {
   });
 });
 
-test("the first thing that a tab reaches skips to the content", async () => {
+test("the first Tab reaches the skip link", async () => {
   await stage.visit({}, async (page) => {
     await heading(page, "Overview");
     await page.keyboard.press("Tab");
-    await focused(page, "Skip to the content");
+    await focused(page, "Skip to content");
     await page.keyboard.press("Enter");
     assert.equal(await page.evaluate(() => document.activeElement.id), "main");
   });
 });
 
-test("a delivery is searched for and a letter replayed by keys alone", async () => {
+test("search and replay work by keyboard", async () => {
   stage.target.status = 200;
-  // What is typed may be the id of an event, and the server says that it is not.
+  // The search also requests an event of that ID.
   await stage.visit({ forgive: [/status of 404/] }, async (page) => {
     await heading(page, "Overview");
     await page.keyboard.press("/");
     await page.keyboard.type("orders.placed");
     await page.keyboard.press("Enter");
-    await heading(page, /Found for/);
+    await heading(page, /Results for/);
 
     await page.keyboard.press("g");
     await page.keyboard.press("f");
@@ -73,8 +73,8 @@ test("a delivery is searched for and a letter replayed by keys alone", async () 
     await reach(page, "Replay…");
     await page.keyboard.press("Enter");
     await heading(page, "New replay");
-    await page.getByRole("button", { name: "Begin: send 1 letter" }).waitFor();
-    await reach(page, "Begin: send 1 letter");
+    await page.getByRole("button", { name: "Replay 1 dead letter" }).waitFor();
+    await reach(page, "Replay 1 dead letter");
     await page.keyboard.press("Enter");
     await page.locator("main").getByText("Done: 1 delivered").waitFor();
   });
@@ -84,10 +84,10 @@ async function heading(page, name) {
   await page.locator("main").getByRole("heading", { level: 1, name }).waitFor();
 }
 
-/** More stops than any page has. */
+/** More tab stops than any view has. */
 const STOPS_MAX = 150;
 
-/** Tabs until a link or a button that reads like that has the focus. */
+/** Presses Tab until a link or button with this text has the focus. */
 async function reach(page, text) {
   await page.locator("main").getByText(text).first().waitFor();
   for (let stop = 0; stop < STOPS_MAX; stop += 1) {
@@ -95,7 +95,7 @@ async function reach(page, text) {
     const read = await page.evaluate(() => (document.activeElement.matches("a, button") ? document.activeElement.textContent.trim() : ""));
     if (typeof text === "string" ? read === text : text.test(read)) return;
   }
-  assert.fail(`no tab reaches ${text}`);
+  assert.fail(`Tab does not reach ${text}`);
 }
 
 async function focused(page, text) {

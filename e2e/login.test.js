@@ -1,4 +1,4 @@
-/** Who may do what: a key is asked for, a wrong one refused, and each role sees what it may do. */
+/** Sign-in and roles: wrong keys are rejected, and each role sees only its actions. */
 
 import assert from "node:assert/strict";
 import test, { after, before } from "node:test";
@@ -8,7 +8,7 @@ import { Stage, signIn } from "./support/stage.js";
 
 let stage;
 let letter;
-/** A browser says on its console that a request was refused; that one is what these tests are about. */
+/** The browser logs the expected 401. */
 const REFUSED = [/status of 401/];
 
 before(async () => {
@@ -20,10 +20,10 @@ before(async () => {
 });
 after(() => stage?.close());
 
-test("a wrong key is refused and a good one lets in", async () => {
+test("a wrong key is rejected and a valid one accepted", async () => {
   await stage.visit({ forgive: REFUSED }, async (page) => {
     await signIn(page, "rdk_wrong");
-    await page.getByRole("dialog").getByText(/refused that key/).waitFor();
+    await page.getByRole("dialog").getByText(/key was rejected/).waitFor();
     await signIn(page, stage.server.keys.viewer);
     await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
     await page.getByText("the-viewer").waitFor();
@@ -32,7 +32,7 @@ test("a wrong key is refused and a good one lets in", async () => {
   });
 });
 
-test("the question for a key cannot be closed, however often somebody tries", async () => {
+test("the sign-in dialog cannot be closed", async () => {
   await stage.visit({ forgive: REFUSED }, async (page) => {
     await page.getByRole("dialog").getByLabel("Key").waitFor();
     for (let times = 0; times < 4; times += 1) await page.keyboard.press("Escape");
@@ -41,31 +41,31 @@ test("the question for a key cannot be closed, however often somebody tries", as
   });
 });
 
-test("a key for sending is told that it is not for looking, and not that the server is away", async () => {
+test("an ingest key cannot view the dashboard, which is not reported as a lost connection", async () => {
   await stage.visit({ key: stage.server.keys.ingest, forgive: REFUSED }, async (page) => {
-    await page.getByText("This key is not for looking").waitFor();
-    assert.equal(await page.locator("#away").isVisible(), false);
+    await page.getByText("This API key cannot view the dashboard").waitFor();
+    assert.equal(await page.locator("#offline").isVisible(), false);
     assert.equal(await page.locator("#nav").getByRole("link").count(), 0);
     await page.getByRole("button", { name: "Sign out" }).click();
     await page.getByRole("dialog").getByLabel("Key").waitFor();
   });
 });
 
-test("whoever's key ends while they look is told why they are asked again", async () => {
+test("a key that is revoked while in use leads to the sign-in with the reason", async () => {
   const made = await stage.server.ask("POST", "/v1/keys", { name: "guest", role: "viewer" });
   await stage.visit({ key: made.key, forgive: REFUSED }, async (page) => {
     await page.getByText("guest").waitFor();
     await stage.server.ask("POST", `/v1/keys/${made.id}/revoke`, {});
-    await page.getByRole("dialog").getByText(/no longer good/).waitFor();
+    await page.getByRole("dialog").getByText(/has expired or was revoked/).waitFor();
     await signIn(page, stage.server.keys.viewer);
     await page.getByText("the-viewer").waitFor();
   });
 });
 
-test("a viewer sees no buttons that change anything, and the server would refuse them", async () => {
+test("a viewer sees no actions, and the server refuses them", async () => {
   await stage.visit({ at: `#/letters/${letter.id}`, key: stage.server.keys.viewer, forgive: REFUSED }, async (page) => {
     await page.getByRole("heading", { level: 1, name: /orders\.placed/ }).waitFor();
-    await page.getByRole("figure", { name: "Attempts on a time line" }).waitFor();
+    await page.getByRole("figure", { name: "Timeline of attempts" }).waitFor();
     for (const name of ["Replay…", "Edit…", "Skip…", "Purge…"]) {
       assert.equal(await page.getByRole("button", { name }).count(), 0, name);
     }
@@ -73,7 +73,7 @@ test("a viewer sees no buttons that change anything, and the server would refuse
     await page.getByRole("heading", { level: 1, name: /billing/ }).waitFor();
     assert.equal(await page.getByRole("button", { name: /pause/i }).count(), 0);
     await page.evaluate(() => (location.hash = "#/replays/new?all=true"));
-    await page.getByText("You may look, but not replay").waitFor();
+    await page.getByText("Replay not allowed").waitFor();
   });
   const answer = await fetch(`${stage.server.address}/v1/dead-letters/${letter.id}/skip`, {
     method: "POST",
@@ -83,30 +83,30 @@ test("a viewer sees no buttons that change anything, and the server would refuse
   assert.equal(answer.status, 403);
 });
 
-test("an operator can replay a letter, and the audit names who did", async () => {
+test("an operator replays a dead letter, and the audit log has the name", async () => {
   stage.target.status = 200;
   await stage.visit({ at: `#/letters/${letter.id}`, key: stage.server.keys.operator, forgive: REFUSED }, async (page) => {
     await page.getByRole("button", { name: "Replay…" }).click();
-    await page.getByRole("button", { name: "Begin: send 1 letter" }).click();
+    await page.getByRole("button", { name: "Replay 1 dead letter" }).click();
     await page.locator("main").getByText("Done: 1 delivered").waitFor();
     await page.evaluate(() => (location.hash = "#/audit"));
     await page.getByRole("cell", { name: "the-operator" }).first().waitFor();
   });
 });
 
-test("an admin makes a key that is told once, and ends it", async () => {
+test("an admin creates a key that is shown once, and revokes it", async () => {
   const { admin } = stage.server.keys;
   await stage.visit({ at: "#/keys", key: admin, forgive: REFUSED }, async (page) => {
     await page.getByRole("button", { name: "New key…" }).click();
     await page.getByRole("dialog").getByLabel("Name").fill("night-shift");
     await page.getByRole("dialog").getByLabel("Role").selectOption("viewer");
-    await page.getByRole("dialog").getByRole("button", { name: "Make the key" }).click();
-    const told = page.getByRole("dialog", { name: "The key of night-shift" });
-    const made = await told.locator("code").textContent();
+    await page.getByRole("dialog").getByRole("button", { name: "Create key" }).click();
+    const shown = page.getByRole("dialog", { name: "Key of night-shift" });
+    const made = await shown.locator("code").textContent();
     assert.equal(await whoIs(made), 200);
-    await told.getByRole("button", { name: "Close" }).click();
+    await shown.getByRole("button", { name: "Close" }).click();
     await page.getByRole("row", { name: /night-shift/ }).getByRole("button", { name: "Revoke…" }).click();
-    await page.getByRole("dialog").getByRole("button", { name: "Revoke the key" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Revoke key" }).click();
     await page.getByRole("row", { name: /night-shift/ }).getByText("revoked").waitFor();
     assert.equal(await whoIs(made), 401);
   });

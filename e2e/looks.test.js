@@ -1,7 +1,4 @@
-/**
- * Every view in light and dark, on a desk and on a phone: nothing shuts anybody out, nothing runs off the side, and a
- * picture of each is kept for people to look at.
- */
+/** Accessibility and overflow of every view, in light and dark, on a desktop and on a phone; keeps screenshots. */
 
 import assert from "node:assert/strict";
 import test, { after, before } from "node:test";
@@ -10,7 +7,7 @@ import { barriers, picture, Stage } from "./support/stage.js";
 import { until } from "./support/until.js";
 
 let stage;
-/** Where each view is, by the name of its picture, and the heading that says it is there. */
+/** Address and heading of each view, by the name of its screenshot. */
 let views;
 
 before(async () => {
@@ -43,7 +40,7 @@ services:
   const { dead_letters: letters } = await stage.server.ask("GET", "/v1/dead-letters");
   const replay = await stage.server.ask("POST", "/v1/replays", { letters: [letters[0].id], canary: true });
   await until("the replay is done", async () => (await stage.server.ask("GET", `/v1/replays/${replay.id}`)).state === "done");
-  // What the alerts of this book tell is delivered too.
+  // Alert notifications are deliveries too.
   const { deliveries } = await stage.server.ask("GET", "/v1/deliveries?state=delivered&type=orders.*");
   const { dependencies } = await stage.server.ask("GET", "/v1/dependencies");
   views = {
@@ -80,7 +77,7 @@ const LOOKS = [
 ];
 
 for (const [colour, on] of LOOKS) {
-  test(`every view is for everybody, ${colour} on a ${on}`, async () => {
+  test(`every view is accessible, ${colour} on a ${on}`, async () => {
     await stage.visit({ colour, on }, async (page) => {
       const found = [];
       for (const [name, [hash, heading]] of Object.entries(views)) {
@@ -89,16 +86,16 @@ for (const [colour, on] of LOOKS) {
         await picture(page, `${name}-${colour}-${on}`);
         for (const barrier of await barriers(page)) found.push(`${name}: ${barrier}`);
         const excess = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-        if (excess > 0) found.push(`${name}: runs ${excess} pixels off the side`);
+        if (excess > 0) found.push(`${name}: overflows by ${excess} pixels`);
       }
       assert.deepEqual(found, []);
     });
   });
 }
 
-/** Waits until a view has been drawn: its heading is there, and nothing grey stands for what will come. */
+/** Waits until a view has its heading and no placeholder. */
 async function settled(page, heading) {
   if (heading) await page.locator("main").getByRole("heading", { level: 1, name: heading }).waitFor();
-  else await page.getByText("There is no such page").waitFor();
+  else await page.getByText("Page not found").waitFor();
   await page.waitForFunction(() => document.querySelectorAll("main .skeleton").length === 0);
 }

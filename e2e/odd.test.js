@@ -1,4 +1,4 @@
-/** What people do to a page that it was not made for: odd addresses, wrong clocks, dialogs left behind, huge data. */
+/** Edge cases: unknown addresses, wrong clocks, abandoned dialogs, huge data. */
 
 import assert from "node:assert/strict";
 import test, { after, before } from "node:test";
@@ -7,7 +7,7 @@ import { ONE_TRY } from "./support/books.js";
 import { Stage } from "./support/stage.js";
 import { until } from "./support/until.js";
 
-/** More than a browser can carry as one element for every piece. */
+/** Too many for one element per token. */
 const KEYS = 20_000;
 const ELEMENTS_MAX = 5000;
 const HOUR_MS = 3_600_000;
@@ -20,7 +20,7 @@ before(async () => {
 });
 after(() => stage?.close());
 
-/** The letter that becomes of an event. */
+/** Sends an event and returns its dead letter. */
 async function letterOf(event) {
   const sent = { specversion: "1.0", source: "/odd", type: "orders.placed", ...event };
   const response = await fetch(`${stage.server.address}/v1/events`, {
@@ -35,33 +35,33 @@ async function letterOf(event) {
   });
 }
 
-test("an address that names no view says so, whatever it names", async () => {
+test("an unknown address shows an error", async () => {
   for (const name of ["nothing", "constructor", "__proto__", "toString", "%"]) {
-    await stage.visit({ at: `#/${name}` }, (page) => page.getByText("There is no such page").waitFor());
+    await stage.visit({ at: `#/${name}` }, (page) => page.getByText("Page not found").waitFor());
   }
 });
 
-test("what the server refuses is asked for once, whatever happens and however long it takes", async () => {
+test("a rejected request is not repeated", async () => {
   await stage.visit({ at: "#/overview", forgive: [/400/] }, async (page) => {
     let asked = 0;
     page.on("request", (request) => (asked += request.url().endsWith("/v1/deliveries/zzzz") ? 1 : 0));
     await page.clock.install();
     await page.evaluate(() => (location.hash = "#/deliveries/zzzz"));
-    await page.getByText("That did not work").waitFor();
-    const happened = page.evaluate(() => import("./page/live.js").then(({ onHappening }) => new Promise((told) => onHappening(told, new AbortController().signal))));
+    await page.getByText("Request failed").waitFor();
+    const active = page.evaluate(() => import("./page/live.js").then(({ onActivity }) => new Promise((seen) => onActivity(seen, new AbortController().signal))));
     await stage.server.ask("POST", "/v1/services/billing/pause");
     await stage.server.ask("POST", "/v1/services/billing/resume");
-    await happened;
+    await active;
     await page.clock.fastForward(60_000);
     assert.equal(asked, 1);
   });
 });
 
-test("the skip link's own address leads to the overview when the page is loaded there", async () => {
+test("the address of the skip link loads the overview", async () => {
   await stage.visit({ at: "#main" }, (page) => page.getByRole("heading", { level: 1, name: "Overview" }).waitFor());
 });
 
-test("whoever goes back leaves the dialog behind, and nothing is done", async () => {
+test("going back closes the dialog without an action", async () => {
   await stage.visit({ at: "#/overview" }, async (page) => {
     await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
     await page.evaluate(() => (location.hash = "#/services/billing"));
@@ -80,13 +80,13 @@ test("whoever goes back leaves the dialog behind, and nothing is done", async ()
   assert.equal(services.find(({ service }) => service === "billing").paused_since, undefined);
 });
 
-test("times and plots go by the server's clock when the browser's is wrong", async () => {
+test("times and plots use the server's clock", async () => {
   const letter = await letterOf({ id: "of-just-now" });
   for (const wrong of [-HOUR_MS, HOUR_MS]) {
     await stage.visit({ at: `#/letters/${letter.id}` }, async (page) => {
       await page.clock.install({ time: Date.now() + wrong });
       await page.reload();
-      const died = page.locator("dt", { hasText: "Died" }).locator("+ dd");
+      const died = page.locator("dt", { hasText: "Dead since" }).locator("+ dd");
       await died.waitFor();
       assert.match(await died.innerText(), /^(now|\d+[sm] ago)$/, `${wrong} ms off`);
       await page.evaluate(() => (location.hash = "#/overview"));
@@ -98,7 +98,7 @@ test("times and plots go by the server's clock when the browser's is wrong", asy
   }
 });
 
-test("huge data are shown as far as a browser bears, and markup in them is text", async () => {
+test("huge data is shortened, and markup in it is text", async () => {
   const data = Object.fromEntries(Array.from({ length: KEYS }, (_, at) => [`key${at}`, [at, "<img src=x onerror=alert(1)>\u202E"]]));
   const letter = await letterOf({ id: "<img src=x onerror=alert(1)>\u202E", data });
   await stage.visit({ at: `#/letters/${letter.id}` }, async (page) => {

@@ -1,4 +1,4 @@
-/** The pictures of the docs are drawn by the page's own charts. `REDRIVE_UPDATE=1` writes them anew. */
+/** The docs images are drawn by the page's charts. `REDRIVE_UPDATE=1` writes them. */
 
 import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
@@ -17,7 +17,7 @@ before(async () => {
 });
 after(() => stage?.close());
 
-test("the pictures of the docs are up to date", async () => {
+test("the docs images are up to date", async () => {
   const charts = JSON.parse(await readFile(new URL("charts.json", IMAGES), "utf8"));
   await stage.visit({}, async (page) => {
     for (const [name, chart] of Object.entries(charts)) {
@@ -29,11 +29,10 @@ test("the pictures of the docs are up to date", async () => {
   });
 });
 
-/** What a chart of these lines and more draws, as far as a test asks. */
+/** The drawn parts of a chart that the tests check. */
 const drawn = (page, plot) =>
   page.evaluate(async (plot) => {
     const { chart } = await import("/page/simulation/chart.js");
-    // What is no number cannot come as JSON.
     const figure = chart({ title: "Calls", y: { unit: "number" }, ...plot });
     const found = (what) => [...figure.querySelectorAll(what)];
     return {
@@ -50,7 +49,7 @@ const drawn = (page, plot) =>
 
 const lineOf = (points, name = "calls") => ({ name, tone: "info", look: "filled", points });
 
-test("charts take nothing, one point, gaps and any number", async () => {
+test("charts accept no points, one point, gaps and any number", async () => {
   await stage.visit({}, async (page) => {
     const cases = [
       ["nothing", [], 0],
@@ -72,9 +71,9 @@ test("charts take nothing, one point, gaps and any number", async () => {
   });
 });
 
-test("a limit far above does not flatten what is drawn", async () => {
+test("a distant limit does not flatten the lines", async () => {
   await stage.visit({}, async (page) => {
-    for (const [at, limits, legend] of [[15, 1, "capacity 15"], [1000, 0, "capacity 1K, above all this"]]) {
+    for (const [at, limits, legend] of [[15, 1, "capacity 15"], [1000, 0, "capacity 1K, off the chart"]]) {
       const found = await drawn(page, { lines: [lineOf([[0, 1], [1, 10]])], limits: [{ name: "capacity", at }] });
       assert.equal(found.limits, limits);
       assert.ok(found.legend.includes(legend), found.legend.join());
@@ -82,7 +81,7 @@ test("a limit far above does not flatten what is drawn", async () => {
   });
 });
 
-test("axes have few marks, at numbers that people count by", async () => {
+test("axes have few marks, at round numbers", async () => {
   await stage.visit({}, async (page) => {
     const cases = [
       ["number", 0, "0 0.5 1"], ["count", 0, "0 1 2 3 4"], ["count", 7, "0 2 4 6 8"], ["count", 80, "0 20 40 60 80"],
@@ -102,7 +101,7 @@ test("axes have few marks, at numbers that people count by", async () => {
   });
 });
 
-test("named places are all marked, and as many named as fit", async () => {
+test("all places are marked, and as many named as fit", async () => {
   await stage.visit({}, async (page) => {
     for (const [count, name, named] of [[3, "n", 3], [40, "n", 8], [2, "a-long-name-", 2]]) {
       const places = Array.from({ length: count }, (_, at) => ({ at, name: `${name}${at}` }));

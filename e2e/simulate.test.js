@@ -1,4 +1,4 @@
-/** What would happen: scenarios are played from the page, and what is wrong with one is shown at its line. */
+/** Simulation: scenarios run from the page, problems at their line, and HTML reports. */
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -30,7 +30,7 @@ services:
     events: ["orders.*"]
 `;
 
-/** With a name that wants to be more than text. */
+/** With markup in its name. */
 const SCENARIO = `version: 1
 about: "<img src=x onerror=alert(1)> & <script>alert(2)</script>"
 duration: 2m
@@ -40,7 +40,7 @@ dependencies:
 expect: ["dead_letters == 0"]
 `;
 
-/** As long as the page takes. */
+/** The longest seed that the page accepts. */
 const SEED = "900719925474099";
 
 let stage;
@@ -50,22 +50,22 @@ before(async () => {
 });
 after(() => stage?.close());
 
-const text = (page) => page.getByLabel("Its text");
+const text = (page) => page.getByLabel("Scenario text");
 const run = (page) => page.getByRole("button", { name: "Run" });
-const result = (page) => page.getByRole("region", { name: "What came of it" });
+const result = (page) => page.getByRole("region", { name: "Result", exact: true });
 
-test("a ready scenario is found from the rule book, chosen and played", async () => {
+test("a built-in scenario is opened from the rule book and run", async () => {
   await stage.visit({ at: "#/book" }, async (page) => {
     await page.locator("main").getByRole("link", { name: "Simulate" }).click();
     await page.getByRole("heading", { level: 1, name: "Simulate" }).waitFor();
-    await page.getByLabel("Ready scenario").selectOption("brown-out");
+    await page.getByLabel("Built-in scenario").selectOption("brown-out");
     assert.match(await text(page).inputValue(), /503/);
-    await page.getByLabel("Ready scenario").selectOption("outage");
+    await page.getByLabel("Built-in scenario").selectOption("outage");
     await run(page).click();
     await result(page).getByRole("heading", { level: 2, name: "Verdict" }).waitFor();
     await result(page).getByRole("heading", { level: 2, name: "warehouse" }).waitFor();
     const plots = result(page).locator("figure svg[role=img]");
-    assert.equal(await plots.count(), 8, "four of each dependency");
+    assert.equal(await plots.count(), 8, "four per dependency");
     assert.ok(await result(page).locator(".drawn path.stroke").count() > 8);
     assert.equal(await run(page).isEnabled(), true);
     const ground = await result(page).locator(".drawn .band").first().evaluate((band) => getComputedStyle(band).fill);
@@ -73,7 +73,7 @@ test("a ready scenario is found from the rule book, chosen and played", async ()
   });
 });
 
-test("the same seed gives the same answer as the command", async () => {
+test("the same seed gives the same result as the command", async () => {
   const folder = await mkdtemp(join(tmpdir(), "redrive-e2e-"));
   try {
     await writeFile(join(folder, "scenario.yaml"), SCENARIO);
@@ -82,7 +82,7 @@ test("the same seed gives the same answer as the command", async () => {
     const { attempts } = JSON.parse(stdout);
     await stage.visit({ at: "#/simulate" }, async (page) => {
       await text(page).fill(SCENARIO);
-      await page.getByLabel("Seed").fill(SEED);
+      await page.getByLabel("Random seed").fill(SEED);
       await text(page).press("Control+Enter");
       const tile = result(page).locator(".tile").filter({ hasText: "Attempts" }).locator(".value");
       assert.equal(await tile.innerText(), attempts.toLocaleString("en"));
@@ -92,15 +92,15 @@ test("the same seed gives the same answer as the command", async () => {
   }
 });
 
-test("what is wrong with a scenario is shown at its line, and what was written stays", async () => {
+test("problems are shown at their line, and the text is kept", async () => {
   await stage.visit({ at: "#/simulate", forgive: [/400/] }, async (page) => {
     await text(page).fill(SCENARIO.replace("rate: 5/s", "rate: fast"));
     await run(page).click();
     const problem = page.getByRole("alert").getByRole("listitem");
-    await problem.getByText(/is no rate/).waitFor();
+    await problem.getByText(/is no rate|not a rate|invalid rate/).waitFor();
     await problem.getByText("arrivals: [{ type: orders.placed, rate: fast }]").waitFor();
     const chosen = await text(page).evaluate((area) => area.value.slice(area.selectionStart, area.selectionEnd));
-    assert.equal(chosen, "fast }]", "the place is chosen in the text");
+    assert.equal(chosen, "fast }]", "the place is selected in the text");
     assert.equal(await text(page).getAttribute("aria-invalid"), "true");
     await problem.getByRole("button", { name: "line 4" }).click();
     assert.equal(await text(page).evaluate((area) => document.activeElement === area), true);
@@ -118,21 +118,21 @@ test("what is wrong with a scenario is shown at its line, and what was written s
 });
 
 for (const [colour, on] of [["light", "desk"], ["dark", "desk"], ["light", "phone"], ["dark", "phone"]]) {
-  test(`what came of it is for everybody, ${colour} on a ${on}`, async () => {
+  test(`the result is accessible, ${colour} on a ${on}`, async () => {
     await stage.visit({ at: "#/simulate", colour, on }, async (page) => {
       await text(page).fill(SCENARIO);
       await run(page).click();
       await result(page).getByRole("heading", { level: 2, name: "Verdict" }).waitFor();
-      await result(page).getByText("What to write").first().click();
+      await result(page).getByText("Show the change").first().click();
       assert.equal(await result(page).locator("img, script").count(), 0);
       assert.deepEqual(await barriers(page), []);
-      assert.ok((await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)) <= 0, "nothing runs off the side");
+      assert.ok((await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)) <= 0, "no overflow");
       await picture(page, `simulated-${colour}-${on}`);
     });
   });
 }
 
-test("a page that was written stands alone: it asks nobody and says nothing to the console", async () => {
+test("an HTML report makes no requests and logs nothing", async () => {
   const folder = await mkdtemp(join(tmpdir(), "redrive-e2e-"));
   try {
     await writeFile(join(folder, "scenario.yaml"), SCENARIO);
@@ -157,7 +157,7 @@ test("a page that was written stands alone: it asks nobody and says nothing to t
         if (name !== "many") assert.ok((await page.locator("figure.drawn .stroke").count()) > 0, `${name}: it has charts`);
         assert.doesNotMatch(await page.locator("main").innerHTML(), /NaN|undefined|\[object/);
         assert.deepEqual(await barriers(page), []);
-        assert.ok((await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)) <= 0, `${name}: nothing runs off the side`);
+        assert.ok((await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)) <= 0, `${name}: no overflow`);
         await picture(page, `document-${name}-${colour}`);
         assert.deepEqual(troubles, []);
         await context.close();

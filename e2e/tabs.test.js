@@ -1,7 +1,4 @@
-/**
- * Many tabs at once: a browser has six connections to a server for all of them together, and a tab that nobody sees
- * holds none.
- */
+/** Many tabs: a browser has six connections per server for all tabs, so hidden tabs must hold none. */
 
 import assert from "node:assert/strict";
 import test, { after, before } from "node:test";
@@ -30,12 +27,12 @@ test("each of eight tabs is live when it is shown", async () => {
     await window.show(page);
     await page.locator("#live").getByText("live", { exact: true }).waitFor();
     await stage.server.send(`orders.of-tab-${at}`);
-    await page.getByRole("log", { name: "What happens now" }).getByText(`orders.of-tab-${at}`).first().waitFor();
+    await page.getByRole("log", { name: "Live activity" }).getByText(`orders.of-tab-${at}`).first().waitFor();
   }
   await closed(tabs);
 });
 
-test("each of eight tabs with a replay under way follows it when it is shown", async () => {
+test("each of eight tabs with a running replay follows it when it is shown", async () => {
   stage.target.status = 422;
   await stage.server.send("orders.refused", 3);
   await stage.server.hasDead(3);
@@ -44,12 +41,12 @@ test("each of eight tabs with a replay under way follows it when it is shown", a
   await stage.server.ask("POST", `/v1/replays/${id}/pause`, {});
   for (const page of tabs) {
     await window.show(page);
-    await page.locator("main").getByText(/^Paused, nothing more is sent:/).waitFor();
+    await page.locator("main").getByText(/^Paused:/).waitFor();
   }
   await closed(tabs);
 });
 
-/** Tabs one after the other, each opened when what it is to show stands in the one before. */
+/** Opens tabs one after the other, each after the previous one has drawn its content. */
 async function opened(at, shown) {
   const tabs = [];
   while (tabs.length < TABS) {

@@ -1,4 +1,4 @@
-/** Why deliveries wait, how services and breakers are, and what to do when a service has left the rule book. */
+/** Reasons of waiting deliveries, health, breaker cards, and services removed from the rule book. */
 
 import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
@@ -7,7 +7,7 @@ import test, { after, before } from "node:test";
 
 import { Stage } from "./support/stage.js";
 
-/** One service whose rows need a dependency each, and another that fails. */
+/** One service with a dependency per subscription, and another that fails. */
 const BOOK = (target, name = "billing") => `
 version: 1
 dependencies:
@@ -30,7 +30,7 @@ before(async () => {
 });
 after(() => stage?.close());
 
-test("only deliveries of the row whose breaker is open are held", async () => {
+test("only deliveries of the subscription with the open breaker are held", async () => {
   await stage.server.ask("POST", "/v1/dependencies/down/trip", {});
   await stage.server.send("orders.held");
   await stage.server.send("orders.free");
@@ -41,13 +41,13 @@ test("only deliveries of the row whose breaker is open are held", async () => {
   });
   await stage.visit({ at: "#/services/billing" }, async (page) => {
     await page.getByText("events of type orders.held wait: the circuit breaker of down is open").first().waitFor();
-    const rows = page.getByRole("region", { name: "What it wants" });
+    const rows = page.getByRole("region", { name: "Subscriptions" });
     await rows.getByRole("row").filter({ hasText: "orders.held" }).getByText("the circuit breaker of down is open").waitFor();
     assert.equal(await rows.getByRole("row").filter({ hasText: "orders.free" }).getByText("breaker").count(), 0);
   });
 });
 
-test("a breaker's card says nothing of the time before the server started", async () => {
+test("a breaker card is grey for the time before the server started", async () => {
   stage.target.statusAt["/billing"] = 503;
   await stage.server.send("orders.free");
   await stage.server.hasDead(1);
@@ -57,13 +57,13 @@ test("a breaker's card says nothing of the time before the server started", asyn
     const card = (name) => page.locator(".breaker").filter({ has: page.getByRole("heading", { name, exact: true }) });
     await card("billing").getByText("closed since the server started").waitFor();
     assert.match(await card("billing").locator(".strip rect title").first().textContent(), /^not running for /);
-    await card("billing").getByText("1 failure in a row so far", { exact: true }).waitFor();
-    await card("down").getByText(/^opened once, last /).waitFor();
+    await card("billing").getByText("1 consecutive failure", { exact: true }).waitFor();
+    await card("down").getByText(/^1 trip, last /).waitFor();
     for (const text of await page.locator(".picture .dim").allTextContents()) assert.doesNotMatch(text, /^,/);
   });
 });
 
-test("the number at the failure groups counts groups", async () => {
+test("the badge of failure groups counts groups", async () => {
   stage.target.statusAt["/mail"] = 422;
   await stage.server.send("mail.sent", 3);
   await stage.server.hasDead(3);
@@ -71,7 +71,7 @@ test("the number at the failure groups counts groups", async () => {
     const link = page.locator("#nav").getByRole("link", { name: /Failure groups/ });
     await link.getByText("1", { exact: true }).waitFor();
     const [pill, whole] = [await link.locator(".count").boundingBox(), await link.boundingBox()];
-    assert.ok(pill.x + pill.width <= whole.x + whole.width, "it keeps within its place");
+    assert.ok(pill.x + pill.width <= whole.x + whole.width, "the badge stays inside the link");
   });
   await stage.visit({ at: "#/services" }, async (page) => {
     const mail = page.getByRole("row").filter({ hasText: "mail" });
@@ -79,51 +79,51 @@ test("the number at the failure groups counts groups", async () => {
   });
 });
 
-test("what waits for a service that has left the rule book is sent to another", async () => {
+test("waiting deliveries of a removed service are moved to another", async () => {
   await writeFile(join(stage.server.folder, "redrive.yaml"), BOOK(stage.target.address, "payments"));
   stage.server.process.kill("SIGHUP");
-  // When nothing waits for it any more, the server knows no such service.
+  // A removed service without waiting deliveries is unknown to the server.
   await stage.visit({ at: "#/services/billing", forgive: [/status of 404/] }, async (page) => {
     await page.getByText("no longer in the rule book, 1 delivery waits").waitFor();
-    await page.getByRole("button", { name: "Send elsewhere" }).click();
+    await page.getByRole("button", { name: "Move…" }).click();
     await page.getByRole("dialog").getByLabel("To").selectOption("payments");
-    await page.getByRole("dialog").getByRole("button", { name: "Send them" }).click();
-    await page.getByText("1 delivery sent to payments").waitFor();
+    await page.getByRole("dialog").getByRole("button", { name: "Move deliveries" }).click();
+    await page.getByText("1 delivery moved to payments").waitFor();
   });
   const { deliveries } = await stage.server.ask("GET", "/v1/deliveries?service=payments");
   assert.equal(deliveries.length, 1);
 });
 
-test("what waits for a service that has left the rule book is turned into dead letters", async () => {
+test("waiting deliveries of a removed service are dead-lettered", async () => {
   await stage.server.ask("POST", "/v1/services/payments/pause", {});
   await stage.server.send("orders.free", 2);
   await writeFile(join(stage.server.folder, "redrive.yaml"), BOOK(stage.target.address, "ledger"));
   stage.server.process.kill("SIGHUP");
   await stage.visit({ at: "#/services/payments", forgive: [/status of 404/] }, async (page) => {
     await page.getByText(/no longer in the rule book, \d deliveries wait/).waitFor();
-    await page.getByRole("button", { name: "Dead-letter", exact: true }).click();
+    await page.getByRole("button", { name: "Dead-letter…" }).click();
     const dialog = page.getByRole("dialog");
-    await dialog.getByText("will end as dead letters (SERVICE_REMOVED)").waitFor();
-    await dialog.getByRole("button", { name: "Dead-letter them" }).click();
-    await page.getByText(/\d deliveries turned into dead letters/).waitFor();
+    await dialog.getByText("will become dead letters (SERVICE_REMOVED)").waitFor();
+    await dialog.getByRole("button", { name: "Dead-letter deliveries" }).click();
+    await page.getByText(/\d deliveries dead-lettered/).waitFor();
   });
   const { dead_letters: letters } = await stage.server.ask("GET", "/v1/dead-letters?code=SERVICE_REMOVED");
   assert.equal(letters.filter(({ service }) => service === "payments").length, 3);
 });
 
-test("what no row of a service takes any more is turned into dead letters", async () => {
+test("waiting deliveries without a subscription are dead-lettered", async () => {
   await stage.server.ask("POST", "/v1/services/ledger/pause", {});
   await stage.server.send("orders.free");
   const book = BOOK(stage.target.address, "ledger").replace(", { type: orders.free }", "");
   await writeFile(join(stage.server.folder, "redrive.yaml"), book);
   stage.server.process.kill("SIGHUP");
   await stage.visit({ at: "#/services/ledger" }, async (page) => {
-    await page.getByRole("button", { name: "Dead-letter", exact: true }).click();
+    await page.getByRole("button", { name: "Dead-letter…" }).click();
     const dialog = page.getByRole("dialog");
-    await dialog.getByText("1 delivery waits that no row takes and will end as dead letters (RULE_REMOVED)").waitFor();
-    await dialog.getByRole("button", { name: "Dead-letter them" }).click();
-    await page.getByText("1 delivery turned into dead letters").waitFor();
-    await page.getByRole("button", { name: "Dead-letter", exact: true }).waitFor({ state: "hidden" });
+    await dialog.getByText("1 waiting delivery without a subscription will become dead letters (RULE_REMOVED)").waitFor();
+    await dialog.getByRole("button", { name: "Dead-letter deliveries" }).click();
+    await page.getByText("1 delivery dead-lettered").waitFor();
+    await page.getByRole("button", { name: "Dead-letter…" }).waitFor({ state: "hidden" });
   });
   const { dead_letters: letters } = await stage.server.ask("GET", "/v1/dead-letters?code=RULE_REMOVED");
   assert.equal(letters.length, 1);

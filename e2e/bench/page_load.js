@@ -1,11 +1,11 @@
 /**
- * How long each view takes to be there, with an empty store and with a full one beside it.
+ * Load time of each view, with an empty store and with a full one.
  *
  *   scripts/page-load [EVENTS]
  *
- * Every event goes to two services, of which one takes it and one refuses it for good: a million events are a
- * million deliveries that arrived and a million dead letters. A load is measured by the page's own clock, from
- * the start of the navigation to the first frame in which nothing is a placeholder any more.
+ * Every event goes to two services: one accepts it, the other rejects it permanently. A million events become a
+ * million deliveries and a million dead letters. A load is measured from the start of the navigation to the first
+ * frame without a placeholder.
  */
 
 import { Server } from "../support/server.js";
@@ -17,7 +17,7 @@ const BATCH = 1_000;
 const LOADS = 5;
 const VIEWS = ["overview", "services", "deliveries", "groups", "replays", "breakers", "book", "alerts", "audit"];
 
-// A line for each of a million dead letters would be all that is measured.
+// Without a log line per dead letter.
 process.env.REDRIVE_LOG = "error";
 
 const service = (name, target, retry) => `
@@ -42,7 +42,7 @@ try {
   await refuser.stop();
 }
 
-/** Sends all events and waits until each has its two outcomes. */
+/** Sends all events and waits for all outcomes. */
 async function filled() {
   for (let sent = 0; sent < EVENTS; sent += BATCH) {
     const body = Array.from({ length: Math.min(BATCH, EVENTS - sent) }, (_, at) => ({
@@ -66,7 +66,7 @@ async function filled() {
   process.stderr.write("\r");
 }
 
-/** The loads of every view in milliseconds, each in a context of its own, by a browser that has just started. */
+/** Load times in milliseconds, each in a new context of a new browser. */
 async function measured() {
   const browser = await launch();
   const loads = new Map();
@@ -92,7 +92,7 @@ async function load(browser, view) {
 }
 
 function print(empty, full) {
-  console.log(`milliseconds until a view is there, ${LOADS} loads each, in the order they were made`);
+  console.log(`load time in milliseconds, ${LOADS} loads each`);
   console.log(`${"view".padEnd(12)}${"empty store".padEnd(36)}${EVENTS} delivered and ${EVENTS} dead`);
   for (const view of VIEWS) console.log(view.padEnd(12) + empty.get(view).join(" ").padEnd(36) + full.get(view).join(" "));
 }

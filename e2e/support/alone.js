@@ -1,6 +1,6 @@
-/** A chart of the page as a picture that stands alone: it runs in the page, and brings the styles that the page has otherwise. */
+/** A chart as a standalone SVG file with its own styles; runs in the page. */
 
-/** Draws `plot` with the page's own chart, and gives the text of an SVG file. */
+/** The text of an SVG file with the chart of `plot`. */
 export async function alone(plot) {
   const STYLE =
     ".alone{color-scheme:light dark;font:12px system-ui,-apple-system,'Segoe UI',Roboto,'Noto Sans',sans-serif;" +

@@ -1,6 +1,6 @@
-/** The rule books that several tests begin with. */
+/** Rule books that several tests use. */
 
-/** One service that wants all orders; what it refuses is a dead letter at once, and no breaker opens. */
+/** One service without retries and without a breaker. */
 export const ONE_TRY = (target) => `
 version: 1
 services:
@@ -11,7 +11,7 @@ services:
     events: ["orders.*"]
 `;
 
-/** The same by the rules that hold where a book says nothing. */
+/** The same with default rules. */
 export const BY_DEFAULT = (target) => `
 version: 1
 services:

@@ -1,7 +1,7 @@
 /**
- * Tells how the tests went, a line for each and one at the end with the sums.
+ * Prints one line per test and the totals.
  *
- * Files are tests too for some versions of node: they count only if they fail on their own account.
+ * Some versions of node report files as tests: they count only if they fail by themselves.
  */
 
 export default async function* report(events) {
@@ -28,10 +28,10 @@ function seconds({ details }) {
   return `${(details.duration_ms / 1000).toFixed(1)} s`;
 }
 
-/** What a test died of; node wraps it in an error of its own. */
+/** The failure of a test; node wraps it in another error. */
 function reason(error) {
   const cause = error.cause ?? error;
   const text = cause.stack ?? String(cause);
-  // The browser's log comes with colours, which a file does not want.
+  // Remove terminal colours.
   return text.replace(/\u001b\[\d+m/g, "").replace(/^/gm, "    ");
 }

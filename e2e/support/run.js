@@ -1,5 +1,5 @@
 /**
- * Runs the test files, two at a time: each has a server, a service and a browser of its own, and mostly waits for them.
+ * Runs the test files, two at a time; each starts its own server, target and browser.
  *
  *   node e2e/support/run.js FILE...
  */

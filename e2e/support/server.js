@@ -1,7 +1,6 @@
 /**
- * The real server: the binary that `REDRIVE` names, with a data folder of its own and a port that was free.
- *
- * Whatever it prints is kept and told when something goes wrong.
+ * The server under test: the binary named by `REDRIVE`, with its own data folder and a free port. Its output is kept
+ * for error messages.
  */
 
 import { execFile, spawn } from "node:child_process";
@@ -12,20 +11,20 @@ import { promisify } from "node:util";
 
 import { until } from "./until.js";
 
-/** How much of what it prints is kept; the end tells what went wrong. */
+/** The kept end of its output. */
 const PRINTED_MAX = 200_000;
 
 const run = promisify(execFile);
 export const binary = resolve(process.env.REDRIVE ?? "target/debug/redrive");
 
 export class Server {
-  /** The keys that were made, by their role. */
+  /** API keys by role. */
   keys = {};
   printed = "";
 
   /**
    * @param {string} book the rule book
-   * @param {string[]} roles a key is made for each; without any, nobody is asked for one
+   * @param {string[]} roles a key is created for each; without any, authentication is off
    */
   static async start(book, roles = []) {
     const server = new Server();
@@ -40,7 +39,7 @@ export class Server {
     return server;
   }
 
-  /** The demo, which brings its own rule book, services and traffic. */
+  /** The demo, with its own rule book, services and traffic. */
   static async demo() {
     const server = new Server();
     server.folder = await mkdtemp(join(tmpdir(), "redrive-e2e-"));
@@ -48,13 +47,13 @@ export class Server {
     return server;
   }
 
-  /** Begins to serve; once it has gone away, at the address that it had. */
+  /** Starts the server; after `leave`, at the same address. */
   async come(listen = new URL(this.address).host) {
     const rules = join(this.folder, "redrive.yaml");
     await this.begin(["serve", "--rules", rules, "--data", this.data, "--listen", listen]);
   }
 
-  /** Runs the binary until it says where it listens. */
+  /** Runs the binary and waits for its address. */
   async begin(args) {
     this.printed = "";
     this.process = spawn(binary, args, { stdio: ["ignore", "pipe", "pipe"] });
@@ -62,13 +61,13 @@ export class Server {
     this.process.stdout.on("data", keep);
     this.process.stderr.on("data", keep);
     this.gone = new Promise((gone) => this.process.on("exit", gone));
-    this.address = await until("the server says where it listens", () => {
+    this.address = await until("the server prints its address", () => {
       if (this.process.exitCode !== null) throw new Error(this.printed);
-      return this.printed.match(/redrive (?:serves|demo) on (http:\/\/\S+)/)?.[1];
+      return this.printed.match(/^redrive .*?(http:\/\/\S+)/m)?.[1];
     });
   }
 
-  /** Goes away; its data stay. */
+  /** Stops the process and keeps the data. */
   async leave() {
     this.process.kill("SIGTERM");
     await this.gone;
@@ -79,7 +78,7 @@ export class Server {
     await rm(this.folder, { recursive: true, force: true });
   }
 
-  /** Asks the API, as whoever holds the strongest key. */
+  /** Sends an API request with the admin key, if there is one. */
   async ask(method, path, body) {
     const key = this.keys.admin;
     const response = await fetch(this.address + path, {
@@ -92,14 +91,14 @@ export class Server {
     return text ? JSON.parse(text) : undefined;
   }
 
-  /** Sends events of a type, each with a number of its own. */
+  /** Sends numbered events of a type. */
   async send(type, count = 1) {
     for (let number = 1; number <= count; number += 1) {
       await this.ask("POST", `/v1/events/${type}`, { order: number, customer: "c-7" });
     }
   }
 
-  /** Waits until so many letters are dead. */
+  /** Waits for at least `count` dead letters. */
   async hasDead(count) {
     await until(`${count} letters are dead`, async () => {
       const found = await this.ask("GET", "/v1/dead-letters?limit=100");

@@ -1,8 +1,7 @@
 /**
- * What a test file plays on: a server, a service that it delivers to, and a browser.
+ * The environment of a test file: a server, a target and a browser.
  *
- * Every page is watched: an error on its console, a breach of its content policy or a request to another
- * host fails the test, whatever the test looks at.
+ * A console error, a violation of the content security policy or a request to another host fails every test.
  */
 
 import assert from "node:assert/strict";
@@ -14,7 +13,7 @@ import { Server } from "./server.js";
 import { Target } from "./target.js";
 import { PATIENCE_MS } from "./until.js";
 
-// What was fetched for the tests lies under target, where node does not look by itself.
+// The test dependencies are installed under target.
 const modules = resolve(process.env.REDRIVE_E2E ?? "target/e2e");
 const require = createRequire(join(modules, "package.json"));
 const { chromium } = require("playwright-core");
@@ -33,20 +32,20 @@ export const FLAGS = [
 const DESK = { width: 1440, height: 900 };
 const PHONE = { width: 375, height: 812 };
 
-/** Starts a browser that asks nobody for anything of its own accord. */
+/** Starts a browser without background requests. */
 export function launch() {
   return chromium.launch({ executablePath: BROWSER, args: FLAGS });
 }
 
-/** Comes to a browser that runs already, and changes nothing about it. */
+/** Connects to a running browser. */
 export function attach(address) {
   return chromium.connectOverCDP(address, { noDefaults: true });
 }
 
 export class Stage {
   /**
-   * @param {(target: string) => string} book the rule book, given where the service listens
-   * @param {string[]} roles a key is made for each
+   * @param {(target: string) => string} book the rule book for a target address
+   * @param {string[]} roles a key is created for each
    */
   static async open(book, roles = []) {
     const stage = new Stage();
@@ -56,7 +55,7 @@ export class Stage {
     return stage;
   }
 
-  /** The same with the demo in its place: it has services of its own. */
+  /** The same with the demo, which has its own services. */
   static async openDemo() {
     const stage = new Stage();
     stage.server = await Server.demo();
@@ -75,9 +74,9 @@ export class Stage {
   }
 
   /**
-   * Opens the page and lets the test play with it.
-   * @param {object} how `at`: the route; `colour`: light or dark; `on`: desk or phone; `key`: who comes;
-   *   `forgive`: what the console may say in this test
+   * Opens the page and runs the test on it.
+   * @param {object} how `at`: the route; `colour`: light or dark; `on`: desk or phone; `key`: the API key;
+   *   `forgive`: allowed console messages
    */
   async visit(how, play) {
     const { at = "#/overview", colour = "light", on = "desk", key, forgive = [] } = how;
@@ -100,7 +99,7 @@ export class Stage {
     assert.deepEqual(troubles, [], "the page must be quiet");
   }
 
-  /** Collects what a page must never do. */
+  /** Collects violations. */
   watch(page, forgive) {
     const troubles = [];
     const note = (text) => {
@@ -115,22 +114,22 @@ export class Stage {
     const host = new URL(this.server.address).host;
     page.on("request", (request) => {
       const url = new URL(request.url());
-      if (url.protocol !== "data:" && url.host !== host) note(`asked elsewhere: ${url}`);
+      if (url.protocol !== "data:" && url.host !== host) note(`request to another host: ${url}`);
     });
     return troubles;
   }
 }
 
-/** Gives the key that the page asks for. */
+/** Signs in with a key. */
 export async function signIn(page, key) {
   const dialog = page.getByRole("dialog");
   await dialog.getByLabel(/key/i).fill(key);
   await dialog.getByRole("button", { name: /sign in/i }).click();
 }
 
-/** What axe finds on the page as it is now, of those findings that shut somebody out. */
+/** Serious and critical accessibility violations found by axe. */
 export async function barriers(page) {
-  // The page allows no script but its own; axe comes in by the debugger, which no policy holds back.
+  // The content security policy blocks other scripts; evaluation by the debugger is exempt.
   await page.evaluate(await axeSource());
   const results = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
   return results.violations
@@ -144,7 +143,7 @@ async function axeSource() {
   return source;
 }
 
-/** Keeps a picture of the page for people to look at. */
+/** Saves a screenshot. */
 export async function picture(page, name) {
   const folder = join(modules, "screenshots");
   await mkdir(folder, { recursive: true });

@@ -1,19 +1,18 @@
-/** A service that events are delivered to: it answers what the test tells it to, and can be mended. */
+/** An HTTP target whose status the test controls. */
 
 import { createServer } from "node:http";
 
-/** What is remembered of the calls: those who measure call a million times. */
+/** The kept calls: benchmarks make a million. */
 const KEPT_MAX = 1000;
 
 export class Target {
-  /** The status of every answer from now on. */
+  /** The status of every response. */
   status = 200;
-  /** The status at a path that has one of its own. */
+  /** The status by path, before `status`. */
   statusAt = {};
-  /** How often it was called. */
   calls = 0;
-  /** The latest that came, with the path that it came to. */
-  came = [];
+  /** The latest requests. */
+  requests = [];
 
   static async start() {
     const target = new Target();
@@ -23,11 +22,11 @@ export class Target {
       request.on("data", (text) => (body += text));
       request.on("end", () => {
         target.calls += 1;
-        target.came.push({ path: request.url, body });
-        if (target.came.length > KEPT_MAX) target.came.shift();
+        target.requests.push({ path: request.url, body });
+        if (target.requests.length > KEPT_MAX) target.requests.shift();
         const status = target.statusAt[request.url] ?? target.status;
         response.writeHead(status, { "content-type": "text/plain" });
-        response.end(status < 300 ? "taken" : `order ${target.calls} has no customer`);
+        response.end(status < 300 ? "accepted" : `order ${target.calls} has no customer`);
       });
     });
     await new Promise((ready) => target.server.listen(0, "127.0.0.1", ready));
@@ -35,9 +34,9 @@ export class Target {
     return target;
   }
 
-  /** The bodies that came to a path. */
-  cameTo(path) {
-    return this.came.filter((one) => one.path === path).map(({ body }) => body);
+  /** The bodies sent to a path. */
+  bodiesAt(path) {
+    return this.requests.filter((one) => one.path === path).map(({ body }) => body);
   }
 
   async stop() {

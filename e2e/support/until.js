@@ -1,13 +1,13 @@
-/** Waits for what must come true, and says what did not. */
+/** Polls until a condition is true. */
 
-/** How long anything may take; far longer than it does, so that only what is broken runs into it. */
+/** The time limit of every wait, far above the usual time. */
 export const PATIENCE_MS = 20_000;
 
 const LOOK_EVERY_MS = 50;
 
 /**
- * Asks again and again until the answer is truthy, and returns it.
- * @param {string} what the sentence that is told if it never is
+ * Repeats `ask` until its result is truthy, and returns it.
+ * @param {string} what the condition, for the error message
  */
 export async function until(what, ask) {
   const ends = Date.now() + PATIENCE_MS;

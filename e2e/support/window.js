@@ -1,8 +1,7 @@
 /**
- * A window as people have it: of its tabs one is seen, and the others know that they are not.
+ * A browser window in which only one tab is visible.
  *
- * A browser that the tests' driver starts by itself tells every tab that it is seen; here the driver comes to a
- * browser that runs already, and leaves it as it is.
+ * Playwright makes every tab of its own browser visible; here it connects to a running browser without overrides.
  */
 
 import { spawn } from "node:child_process";
@@ -22,22 +21,22 @@ export class Window {
     window.gone = new Promise((gone) => window.process.on("exit", gone));
     let printed = "";
     window.process.stderr.on("data", (bytes) => (printed += bytes));
-    const address = await until("the browser says where it listens", () => printed.match(/listening on (ws:\S+)/)?.[1]);
+    const address = await until("the browser prints its address", () => printed.match(/listening on (ws:\S+)/)?.[1]);
     window.browser = await attach(address);
     [window.context] = window.browser.contexts();
     window.context.setDefaultTimeout(PATIENCE_MS);
     return window;
   }
 
-  /** One more tab, which is seen instead of the one before. */
+  /** Opens a tab, which becomes the visible one. */
   async tab() {
     return this.context.newPage();
   }
 
-  /** Shows a tab, and hides the one that was seen. */
+  /** Makes a tab the visible one. */
   async show(page) {
     await page.bringToFront();
-    await until("the tab is seen", () => page.evaluate(() => !document.hidden));
+    await until("the tab is visible", () => page.evaluate(() => !document.hidden));
   }
 
   async close() {

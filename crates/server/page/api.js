@@ -1,17 +1,17 @@
-/** Talks to the server's API: one way to ask, one kind of error, and the key that this tab was given. */
+/** HTTP client for the server's API: requests, errors, event streams and the API key of this tab. */
 
-import { learnTime } from "./now.js";
+import { learnTime } from "./server_clock.js";
 
 const KEY = "redrive.key";
 
-/** The key of this tab; it is gone when the tab is. */
+/** The API key of this tab, in session storage. */
 export const key = {
   get: () => sessionStorage.getItem(KEY),
   keep: (value) => sessionStorage.setItem(KEY, value),
   forget: () => sessionStorage.removeItem(KEY),
 };
 
-/** An answer that is no success, or none at all (status 0: the server could not be reached). */
+/** A failed request; status 0 means that the server could not be reached. */
 export class ApiError extends Error {
   constructor(status, code, message, details = {}) {
     super(message);
@@ -20,24 +20,24 @@ export class ApiError extends Error {
     this.details = details;
   }
 
-  get isAway() {
+  get isOffline() {
     return this.status === 0;
   }
 }
 
 let onUnauthorized = () => {};
-/** Says what is to be done when the server wants to know who we are. */
+/** Sets the handler of 401 responses. */
 export const whenUnauthorized = (act) => {
   onUnauthorized = act;
 };
 
-/** Asks for something: `get("v1/deliveries", { state: "dead" })`. Keys without a value are left out. */
+/** GET as JSON: `get("v1/deliveries", { state: "dead" })`. Empty query values are left out. */
 export async function get(path, query = {}, signal = undefined) {
   const answer = await open(path + asQuery(query), { signal });
   return answer.json();
 }
 
-/** Does something: `post("v1/services/orders/pause")`. */
+/** POST as JSON: `post("v1/services/orders/pause")`. */
 export async function post(path, body = {}, signal = undefined) {
   const answer = await open(path, {
     signal,
@@ -49,7 +49,7 @@ export async function post(path, body = {}, signal = undefined) {
   return text === "" ? null : JSON.parse(text);
 }
 
-/** The answer itself, for streams; throws an `ApiError` unless it is a success. */
+/** The raw response, for streams; throws an `ApiError` unless it is a success. */
 export async function open(path, init = {}) {
   const headers = new Headers(init.headers);
   const kept = key.get();
@@ -59,7 +59,7 @@ export async function open(path, init = {}) {
     answer = await fetch(path, { ...init, headers, cache: "no-store" });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new ApiError(0, "AWAY", "the server cannot be reached");
+    throw new ApiError(0, "UNREACHABLE", "cannot reach the server");
   }
   learnTime(answer.headers.get("date"));
   if (answer.ok) return answer;
@@ -70,19 +70,17 @@ export async function open(path, init = {}) {
 async function refusal(answer) {
   const body = await answer.json().catch(() => null);
   const { code, message, details } = body?.error ?? {};
-  return new ApiError(answer.status, code ?? "UNKNOWN", message ?? `the server answered ${answer.status}`, details);
+  return new ApiError(answer.status, code ?? "UNKNOWN", message ?? `the server returned status ${answer.status}`, details);
 }
 
-/** A query as it stands in an address; empty without any value. */
 function asQuery(query) {
   const given = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");
   return given.length === 0 ? "" : `?${new URLSearchParams(given)}`;
 }
 
-/** A part of a path. */
 export const part = encodeURIComponent;
 
-/** The messages of a `text/event-stream`, each as `{ event, data }` with its data read as JSON. */
+/** The messages of a `text/event-stream`, each `{ event, data }` with the data parsed as JSON. */
 export async function* messages(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";

@@ -1,33 +1,35 @@
-/** Breakers as pictures: the switch as it stands, and how it stood over the last hours. */
+/** Breaker drawings: the current state as a switch, and the recent states as a strip. */
 
 import { h, s } from "./dom.js";
-import { ago, axisTime, exact, span } from "./format.js";
-import { now } from "./now.js";
+import { ago, axisTime, counted, exact, span } from "./format.js";
+import { now } from "./server_clock.js";
 import { toneOf } from "./ui.js";
 
 const WIDTH = 1000;
-/** How much a strip may show: as little as holds all turns. */
+/** Time spans of a strip; the shortest that covers all state changes is used. */
 const STRIPS_MS = [900_000, 3_600_000, 6 * 3_600_000, 24 * 3_600_000];
-/** A state that lasted for a moment only is drawn this wide. */
+/** Minimum width of a state, so that short ones stay visible. */
 const PART_MIN = 6;
 
-/** The state of a breaker before the server started. */
 const NOT_RUNNING = "not running";
+const NOT_RECORDED = "not recorded";
 
-/** What each state means for what goes there. */
-export const MEANS = {
-  closed: "calls flow",
+/** Reopening after a failed probe is not a trip. */
+const isTrip = ({ from, to }) => from === "closed" && to === "open";
+
+/** What each state means for calls. */
+export const STATE_TEXT = {
+  closed: "passing traffic",
   open: "calls wait",
-  "half-open": "a few calls go ahead to see whether it is back",
-  none: "it has no breaker: calls always flow",
+  "half-open": "probing",
+  none: "no breaker, always passing traffic",
 };
 
-/** The switch between us and a dependency: closed lets calls flow, open keeps them waiting. */
 export function switchPicture(state) {
   const lever = { closed: "M46 20H90", open: "M46 20 84 4", "half-open": "M46 20 87 12", none: "M46 20H90" }[state];
   return s(
     "svg.switch",
-    { viewBox: "0 0 136 40", role: "img", "aria-label": `the switch is ${state}: ${MEANS[state]}`, class: toneOf(state) },
+    { viewBox: "0 0 136 40", role: "img", "aria-label": `breaker ${state}: ${STATE_TEXT[state]}`, class: toneOf(state) },
     s("path.wire", { d: "M4 20H46M90 20H132" }),
     s("path.lever", { d: lever }),
     s("circle", { cx: 46, cy: 20, r: 4.5 }),
@@ -35,21 +37,20 @@ export function switchPicture(state) {
   );
 }
 
-/**
- * How a breaker stood over the last hours; `history` has its turns, the latest first. What it did before the server
- * started at `startedAt` is not known and drawn as such.
- */
-export function strip({ history, state }, startedAt) {
+/** The states of the last hours. `history`: state changes, latest first. The time before `startedAt` is grey. */
+export function strip({ history, state, trips }, startedAt) {
   const to = now();
   const start = startedAt ? Math.min(Date.parse(startedAt), to) : -Infinity;
-  const all = [...history].reverse().map((turn) => ({ ...turn, time: Date.parse(turn.at) })).filter(({ time }) => time >= start);
+  const all = [...history].reverse().map((change) => ({ ...change, time: Date.parse(change.at) })).filter(({ time }) => time >= start);
   const oldest = all[0]?.time ?? to;
   const room = STRIPS_MS.find((ms) => to - ms < oldest) ?? STRIPS_MS.at(-1);
   const from = to - room;
-  const turns = all.filter(({ time }) => time > from);
-  const before = turns[0]?.from ?? state;
-  const known = start > from ? [{ at: from, is: NOT_RUNNING }, { at: start, is: before }] : [{ at: from, is: before }];
-  const marks = [...known, ...turns.map(({ time, to: is }) => ({ at: time, is }))];
+  const changes = all.filter(({ time }) => time > from);
+  const before = changes[0]?.from ?? state;
+  // The server keeps a limited number of changes: with fewer trips than it counted, the first states are unknown.
+  const isCut = all.filter(isTrip).length < trips && oldest > from;
+  const known = isCut ? [{ at: from, is: NOT_RECORDED }] : start > from ? [{ at: from, is: NOT_RUNNING }, { at: start, is: before }] : [{ at: from, is: before }];
+  const marks = [...known, ...changes.map(({ time, to: is }) => ({ at: time, is }))];
   const x = (at) => ((at - from) / room) * WIDTH;
   const part = ({ at, is }, index) => {
     const until = marks[index + 1]?.at ?? to;
@@ -57,18 +58,18 @@ export function strip({ history, state }, startedAt) {
     const width = Math.max(PART_MIN, x(until) - x(at));
     return s("rect", { x: Math.min(x(at), WIDTH - width), y: 0, width, height: 10, class: toneOf(is) }, s("title", label));
   };
-  // A probe that fails opens it again and is no trip of its own.
-  const opened = turns.filter((turn) => turn.to === "open" && turn.from === "closed");
-  const steady = state === "none" ? "no breaker" : start > from ? `${state} since the server started` : `${state} throughout`;
-  const words = opened.length === 0 ? steady : `opened ${opened.length === 1 ? "once" : `${opened.length} times`}, last ${ago(opened.at(-1).at)}`;
+  const opened = changes.filter(isTrip);
+  const number = start > from ? trips : opened.length;
+  const steady = state === "none" ? "no breaker" : start > from ? `${state} since the server started` : "no trips";
+  const caption = opened.length === 0 ? steady : `${counted(number, "trip")}, last ${ago(opened.at(-1).at)}`;
   return h(
     "figure.strip",
-    s("svg", { viewBox: `0 0 ${WIDTH} 10`, preserveAspectRatio: "none", role: "img", "aria-label": `the last ${span(room)}: ${words}` }, marks.map(part)),
-    h("figcaption", h("span", axisTime(from, room)), h("span", words), h("span", "now")),
+    s("svg", { viewBox: `0 0 ${WIDTH} 10`, preserveAspectRatio: "none", role: "img", "aria-label": `the last ${span(room)}: ${caption}` }, marks.map(part)),
+    h("figcaption", h("span", axisTime(from, room)), h("span", caption), h("span", "now")),
   );
 }
 
-/** Calls by their outcome, as one bar. */
+/** Succeeded and failed calls as one bar. */
 export function outcomes(attempts, failed) {
   const share = attempts === 0 ? 0 : failed / attempts;
   return s(

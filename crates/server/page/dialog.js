@@ -1,19 +1,16 @@
-/**
- * Dialogs: one that asks and says what will happen, and one that only tells. Esc closes either, and whoever goes
- * to another view leaves what was asked there.
- */
+/** Dialogs and toasts. Esc or leaving the view closes a dialog. */
 
 import { h } from "./dom.js";
 import { icon } from "./icons.js";
 
 /**
- * Asks, and says what will happen: `await ask({ title, says, fields, act, danger })`. Resolves with the
- * values of the fields, or null if it was closed. `act` is the word on the button, and names what it does.
- * `insists` leaves no way out but the button. `doing` is done while the dialog waits; its error is shown in it.
+ * A form with a confirm button: `await ask({ title, description, fields, act, danger })`. Resolves with the field
+ * values, or null if the dialog was dismissed. `act` labels the confirm button and `dismiss` the other one; a dialog
+ * that `isRequired` cannot be dismissed. `submit` runs while the dialog waits, and its error is shown there.
  */
-export function ask({ title, says = [], fields = [], act, danger = false, insists = false, doing = async () => {} }) {
+export function ask({ title, description = [], fields = [], act, dismiss = "Cancel", danger = false, isRequired = false, submit = async () => {} }) {
   return new Promise((resolve) => {
-    let isDoing = false;
+    let isSubmitting = false;
     const trouble = h("p.refused", { role: "alert", hidden: true });
     const button = h("button.main", { type: "submit" }, act);
     if (danger) button.classList.add("danger");
@@ -25,12 +22,12 @@ export function ask({ title, says = [], fields = [], act, danger = false, insist
           event.preventDefault();
           const values = Object.fromEntries(new FormData(form));
           button.disabled = true;
-          isDoing = true;
+          isSubmitting = true;
           try {
-            await doing(values);
+            await submit(values);
             settle(values);
           } catch (error) {
-            isDoing = false;
+            isSubmitting = false;
             if (!dialog.isConnected) {
               toast(error.message, "bad");
               return resolve(null);
@@ -42,14 +39,14 @@ export function ask({ title, says = [], fields = [], act, danger = false, insist
         },
       },
       h("h2", title),
-      says,
+      description,
       inputs,
       trouble,
-      h("div.acts", !insists && h("button", { type: "button", onclick: () => leave() }, "Leave it"), button),
+      h("div.acts", !isRequired && h("button", { type: "button", onclick: () => leave() }, dismiss), button),
     );
     const dialog = shown(form, title);
-    // What is begun goes on: whoever leaves meanwhile is told what came of it where they are then.
-    const leave = () => (isDoing ? close() : settle(null));
+    // A request that has started continues after the dialog closes; its result is shown as a toast.
+    const leave = () => (isSubmitting ? close() : settle(null));
     const close = () => {
       removeEventListener("hashchange", leave);
       dialog.onclose = null;
@@ -60,9 +57,9 @@ export function ask({ title, says = [], fields = [], act, danger = false, insist
       close();
       resolve(values);
     };
-    if (insists) {
+    if (isRequired) {
       dialog.oncancel = (event) => event.preventDefault();
-      // A browser lets nobody be held for long: it closes the dialog at the second Esc, whatever it is told.
+      // Browsers close a dialog at the second Esc even if the first was prevented.
       dialog.onclose = () => dialog.showModal();
     } else {
       dialog.onclose = leave;
@@ -82,14 +79,14 @@ function fieldOf({ name, label, hint, type = "text", rows, options, value, ...re
   return h("div.field", h("label", { for: id }, label), input, hint && h("p.hint", { id: `${id}-hint` }, hint));
 }
 
-/** Tells something, until it is closed. */
-export function tell(title, ...says) {
+/** A dialog with a close button; returns the function that closes it. */
+export function showDialog(title, ...content) {
   const close = () => {
     dialog.close();
     dialog.remove();
   };
   const head = h("div.head", h("h2", title), h("button.quiet", { type: "button", onclick: close, "aria-label": "Close" }, icon("close")));
-  const dialog = shown(h("div", head, says), title);
+  const dialog = shown(h("div", head, content), title);
   dialog.onclose = () => dialog.remove();
   dialog.onclick = (event) => event.target === dialog && close();
   return close;
@@ -104,11 +101,11 @@ function shown(content, title) {
 
 const TOAST_MS = 6000;
 
-/** Says in passing how something went; `kind` is `good`, `bad` or nothing. */
+/** A message that disappears by itself; `kind` is `good` or `bad`. */
 export function toast(text, kind = "good") {
-  const said = h("div.toast", { class: kind }, icon(kind === "bad" ? "bad" : "good"), h("span", text));
-  const close = () => said.remove();
-  said.append(h("button.quiet", { type: "button", onclick: close, "aria-label": "Dismiss" }, icon("close")));
-  document.getElementById("toasts").append(said);
+  const note = h("div.toast", { class: kind }, icon(kind === "bad" ? "bad" : "good"), h("span", text));
+  const close = () => note.remove();
+  note.append(h("button.quiet", { type: "button", onclick: close, "aria-label": "Dismiss" }, icon("close")));
+  document.getElementById("toasts").append(note);
   setTimeout(close, TOAST_MS);
 }

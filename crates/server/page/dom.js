@@ -1,6 +1,4 @@
-/**
- * Builds and changes the document. Whatever comes from the server goes in as text, never as markup.
- */
+/** Builds and patches the document. Data from the server is always inserted as text, never as markup. */
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -13,13 +11,13 @@ export function h(tag, ...rest) {
   return filled(document.createElement(name), classes, rest);
 }
 
-/** The same for a drawing: `s("path", { d })`. */
+/** The same for SVG: `s("path", { d })`. */
 export function s(tag, ...rest) {
   const [name, ...classes] = tag.split(".");
   return filled(document.createElementNS(SVG, name), classes, rest);
 }
 
-/** An element that somebody holds on to and fills later: it is put in as it is, and never made from another. */
+/** An element that is kept and filled later: `fill` inserts it as is and never patches another element into it. */
 export function slot(tag, ...rest) {
   const element = h(tag, ...rest);
   element.$kept = true;
@@ -43,7 +41,7 @@ function put(element, key, value) {
     element[key] = value;
     (element.$handlers ??= []).push(key);
   } else if (key === "style") {
-    // The page's policy forbids the attribute, not the object model.
+    // The content security policy forbids the attribute, not the object model.
     for (const [name, text] of Object.entries(value)) element.style.setProperty(name, text);
   } else if (key === "key") {
     element.dataset.key = value;
@@ -52,7 +50,6 @@ function put(element, key, value) {
   }
 }
 
-/** Children as nodes, whatever they were given as. */
 function nodes(children) {
   return children
     .flat(Infinity)
@@ -61,9 +58,9 @@ function nodes(children) {
 }
 
 /**
- * Makes the content of `place` equal to `children` and leaves in place what is already equal, so that focus,
- * scrolling and what is selected survive a fresh look at the server. Things of a list need a `key`, and an
- * element that is held on to and filled later is a `slot`: any other may be taken for the one that is there.
+ * Patches the content of `place` to equal `children`. Equal elements stay, so that focus, scroll position and
+ * selection survive a refresh. List items need a `key`. Elements that are filled later must be a `slot`; any other
+ * element may be reused for a different one.
  */
 export function fill(place, ...children) {
   patchChildren(place, nodes(children));
@@ -94,8 +91,8 @@ function patchChildren(place, wanted) {
   }
 }
 
-/** What only the reader changes, and a fresh look must not. */
-const READERS_OWN = new Set(["open", "value", "checked"]);
+/** Attributes that belong to the user and that a refresh must not change. */
+const USER_ATTRIBUTES = new Set(["open", "value", "checked"]);
 
 function patch(old, next) {
   if (old === next) return;
@@ -104,10 +101,10 @@ function patch(old, next) {
     return;
   }
   for (const { name } of [...old.attributes]) {
-    if (!next.hasAttribute(name) && !READERS_OWN.has(name)) old.removeAttribute(name);
+    if (!next.hasAttribute(name) && !USER_ATTRIBUTES.has(name)) old.removeAttribute(name);
   }
   for (const { name, value } of next.attributes) {
-    if (READERS_OWN.has(name) || old.getAttribute(name) === value) continue;
+    if (USER_ATTRIBUTES.has(name) || old.getAttribute(name) === value) continue;
     if (name === "style") old.style.cssText = next.style.cssText;
     else old.setAttribute(name, value);
   }
@@ -117,7 +114,6 @@ function patch(old, next) {
   patchChildren(old, [...next.childNodes]);
 }
 
-/** A value that others watch. */
 export function observable(value) {
   const watchers = new Set();
   return {
@@ -128,7 +124,7 @@ export function observable(value) {
       value = next;
       for (const watcher of [...watchers]) watcher(value);
     },
-    /** Tells the value now and whenever it is set, until `signal` aborts. */
+    /** Calls `watcher` now and after every change, until `signal` aborts. */
     watch(watcher, signal) {
       watchers.add(watcher);
       signal?.addEventListener("abort", () => watchers.delete(watcher));

@@ -1,7 +1,7 @@
-/** Numbers, spans and points in time as people read them, in the reader's own zone. */
+/** Numbers, durations and times as text, in the browser's time zone. */
 
 import { h } from "./dom.js";
-import { now } from "./now.js";
+import { now } from "./server_clock.js";
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
@@ -22,17 +22,17 @@ const exactly = new Intl.DateTimeFormat(undefined, {
 /** A count in full: 12,345. */
 export const count = (n) => whole.format(n);
 
-/** A count in little room: 12.3K. */
+/** A short count: 12.3K. */
 export const compact = (n) => (Math.abs(n) < 10_000 ? whole.format(n) : short.format(n));
 
-/** So many a second. */
+/** A number per second, without the unit. */
 export function rate(n) {
   if (n === 0) return "0";
   if (n < 0.1) return "<0.1";
   return n < 100 ? few.format(n) : compact(n);
 }
 
-/** A share as percent; what is nearly all is not shown as all, nor what is next to nothing as nothing. */
+/** A share as percent; only exactly 0 and 1 are shown as 0% and 100%. */
 export function percent(share) {
   if (share === null || share === undefined) return "–";
   if (share > 0 && share < 0.001) return "<0.1%";
@@ -40,10 +40,10 @@ export function percent(share) {
   return `${few.format(rounded)}%`;
 }
 
-/** One thing or several: `counted(2, "attempt")`. */
+/** A count with its noun: `counted(2, "attempt")`. */
 export const counted = (n, what, many = `${what}s`) => `${count(n)} ${n === 1 ? what : many}`;
 
-/** A span: 0.8ms, 250ms, 2.1s, 4m 12s, 3h 5m, 2d 4h. */
+/** A duration: 0.8ms, 250ms, 2.1s, 4m 12s, 3h 5m, 2d 4h. */
 export function span(ms) {
   if (ms < 0) return `-${span(-ms)}`;
   if (ms < 10) return `${Math.round(ms * 10) / 10}ms`;
@@ -61,11 +61,11 @@ export function span(ms) {
 
 export const nanos = (n) => span(n / 1e6);
 
-/** How long ago, or how soon, with one unit: a reader glances at it. */
+/** A relative time with one unit: `5m ago`, `in 2h`. */
 export function ago(at) {
   const ms = now() - new Date(at).getTime();
   const size = Math.abs(ms);
-  if (size < 1500) return ms >= 0 ? "now" : "in a moment";
+  if (size < 1500) return "now";
   const text =
     size < MINUTE ? `${Math.round(size / SECOND)}s`
     : size < HOUR ? `${Math.floor(size / MINUTE)}m`
@@ -77,24 +77,24 @@ export function ago(at) {
 export const clock = (at) => timeOfDay.format(new Date(at));
 export const exact = (at) => exactly.format(new Date(at));
 
-/** A point on an axis that covers `spanMs`. */
+/** The label of a point on an axis that covers `spanMs`. */
 export const axisTime = (at, spanMs) =>
   (spanMs > 20 * HOUR ? dayAndTime : spanMs > 5 * MINUTE ? hourMinute : timeOfDay).format(new Date(at));
 
-/** The latest day that the server tells as a point in time stands for "never". */
+/** The server sends a date beyond this year for "never". */
 const NEVER_YEAR = 2200;
 export const isNever = (at) => new Date(at).getFullYear() >= NEVER_YEAR;
 
-/** A point in time as it is far away, which goes on counting; the exact one is its title. */
+/** A relative time that keeps counting, with the exact time as its title. */
 export function when(at) {
   if (!at) return "–";
   return h("time", { datetime: at, title: exact(at), "data-ago": true }, ago(at));
 }
 
-/** A point in time by the clock; the exact one is its title. */
+/** A time of day, with the exact time as its title. */
 export const atClock = (at) => h("time", { datetime: at, title: exact(at) }, clock(at));
 
-/** Lets all relative times on the page go on. */
+/** Keeps all relative times on the page up to date. */
 export function startTicking() {
   setInterval(() => {
     for (const time of document.querySelectorAll("time[data-ago]")) {
@@ -104,13 +104,13 @@ export function startTicking() {
   }, SECOND);
 }
 
-/** The service and its channel, as everywhere. */
+/** `service` or `service/channel`. */
 export const queueOf = (of) => (of.channel ? `${of.service}/${of.channel}` : of.service);
 
-/** An event's id by its end: those that are made one after the other begin alike. */
+/** The end of an event ID: consecutive IDs share their beginning. */
 export const endOfId = (id) => (id.length > EVENT_ID_SHOWN_MAX ? `…${id.slice(1 - EVENT_ID_SHOWN_MAX)}` : id);
 const EVENT_ID_SHOWN_MAX = 14;
 
-/** The first digits of an id: enough to tell it from others, and for every command that asks for one. */
+/** The first digits of an ID: every command accepts them. */
 export const shortId = (id) => id.slice(0, SHORT_ID_DIGITS);
 const SHORT_ID_DIGITS = 8;

@@ -1,9 +1,9 @@
-/** The keys that work everywhere. None of them works while somebody types. */
+/** Keyboard shortcuts of all views; none is active while a field has the focus. */
 
+import { showDialog } from "./dialog.js";
 import { h } from "./dom.js";
-import { tell } from "./dialog.js";
 
-/** After `g`, where each key leads. */
+/** The views behind `g` and a second key. */
 const PLACES = {
   o: ["overview", "Overview"], s: ["services", "Services"], d: ["deliveries", "Deliveries"], b: ["breakers", "Breakers"],
   f: ["groups", "Failure groups"], p: ["replays", "Replays"], r: ["book", "Rule book"], a: ["alerts", "Alerts"],
@@ -11,7 +11,6 @@ const PLACES = {
 };
 const CHORD_MS_MAX = 1500;
 
-/** Listens for as long as the page is open. */
 export function listenForKeys() {
   let chord = 0;
   document.addEventListener("keydown", (event) => {
@@ -28,19 +27,19 @@ export function listenForKeys() {
   });
 }
 
-/** The list of them. */
+/** The list of shortcuts. */
 export function showKeys() {
-  const row = (keys, says) => h("div", h("dt", keys.map((key) => h("kbd", key))), h("dd", says));
-  const close = tell(
+  const row = (keys, text) => h("div", h("dt", keys.map((key) => h("kbd", key))), h("dd", text));
+  const close = showDialog(
     "Keyboard shortcuts",
     h(
       "dl.keys",
       Object.entries(PLACES).map(([key, [, name]]) => row(["g", key], name)),
-      row(["/"], "Find a delivery or an event"),
-      row(["↓", "↑"], "Walk along a table"),
-      row(["Enter"], "Open what has the focus"),
-      row(["Esc"], "Close a dialog, leave a field"),
-      row(["?"], "This list"),
+      row(["/"], "Find a delivery or event"),
+      row(["↓", "↑"], "Move through a table"),
+      row(["Enter"], "Open the focused item"),
+      row(["Esc"], "Close a dialog or leave a field"),
+      row(["?"], "Show this list"),
     ),
   );
   addEventListener("hashchange", close, { once: true });

@@ -1,20 +1,19 @@
-/**
- * What happens on the server, as it happens: one stream for the whole page, which comes back by itself and lasts
- * while somebody sees the page.
- */
+/** The live stream of the server: one for the whole page. It reconnects by itself and is closed while the tab is hidden. */
 
 import { messages, open } from "./api.js";
 import { observable } from "./dom.js";
-import { hidden, seen } from "./seen.js";
+import { hidden, visible } from "./visibility.js";
 
 const WAIT_MS_MIN = 1000;
 const WAIT_MS_MAX = 15_000;
-/** There is a pulse every second: a stream that says nothing for so long is dead. */
+/** The server sends a pulse every second: a stream that is silent for this long is dead. */
 const SILENCE_MS_MAX = 8000;
+/** The name that `v1/live` gives to activity messages. */
+const ACTIVITY = "activity";
 
 /**
- * How the stream is: `{ is: "connecting" | "live" | "away" | "refused", since, again, says }`. A server that answers
- * and refuses the stream is not away: `says` is its reason.
+ * The state of the stream: `{ is: "connecting" | "live" | "offline" | "refused", since, again, reason }`. A server that
+ * responds but refuses the stream is not offline: `reason` is its message.
  */
 export const connection = observable({ is: "connecting", since: Date.now() });
 /** The latest pulse; null before the first. */
@@ -22,34 +21,34 @@ export const pulse = observable(null);
 
 const listeners = new Set();
 
-/** Calls `listener` with every happening until `signal` aborts. */
-export function onHappening(listener, signal) {
+/** Calls `listener` with every activity message until `signal` aborts. */
+export function onActivity(listener, signal) {
   listeners.add(listener);
   signal.addEventListener("abort", () => listeners.delete(listener));
 }
 
 let current = null;
 let wake = () => {};
-/** Whether the next try is due at once, because the last one was ended here and not by the server. */
+/** Whether to reconnect at once, because the page and not the server ended the stream. */
 let isRestarting = false;
 
-/** Ends the wait before the next try. A try that is under way goes on: a second click must not undo the first. */
+/** Ends the wait before the next try. A try in progress continues: a second click must not undo the first. */
 export function tryNow() {
   wake();
 }
 
-/** Connects anew at once: the key has changed, or the page is no longer visible. */
+/** Reconnects at once: the key has changed, or the page was hidden. */
 export function reconnect() {
   isRestarting = true;
   current?.abort();
   wake();
 }
 
-/** Keeps the stream for as long as the page is open and seen. */
+/** Keeps the stream open while the page is visible. */
 export async function stayConnected() {
   let wait = WAIT_MS_MIN;
   for (;;) {
-    await seen();
+    await visible();
     const left = hidden();
     left.addEventListener("abort", reconnect);
     let refusal = null;
@@ -61,13 +60,13 @@ export async function stayConnected() {
       else if (error.status > 0) refusal = error.message;
     }
     if (!isRestarting) {
-      const is = refusal === null ? "away" : "refused";
+      const is = refusal === null ? "offline" : "refused";
       const since = connection.value.is === is ? connection.value.since : Date.now();
-      connection.set({ is, since, again: Date.now() + wait, says: refusal });
+      connection.set({ is, since, again: Date.now() + wait, reason: refusal });
       await asleep(wait);
       wait = Math.min(wait * 2, WAIT_MS_MAX);
     }
-    // Whoever comes back sees figures from before, until the stream has come back too.
+    // After the tab was hidden, figures are old until the stream is open again.
     if (left.aborted) connection.set({ is: "connecting", since: Date.now() });
   }
 }
@@ -88,7 +87,7 @@ async function listen(onAlive) {
       if (connection.value.is !== "live") connection.set({ is: "live", since: Date.now() });
       onAlive();
       if (event === "pulse") pulse.set(data);
-      else if (event === "activity") for (const listener of [...listeners]) listener(data);
+      else if (event === ACTIVITY) for (const listener of [...listeners]) listener(data);
     }
   } finally {
     clearTimeout(silence);

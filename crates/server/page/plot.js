@@ -1,10 +1,10 @@
-/** Plots of numbers over time, in SVG: they take no points, one point, gaps and any size of number. */
+/** Plots of numbers over time, in SVG; any number of points, gaps included. */
 
 import { fill, h, s, slot } from "./dom.js";
 import { axisTime, compact, exact, span } from "./format.js";
-import { now } from "./now.js";
+import { now } from "./server_clock.js";
 
-/** Plots are drawn in these units and stretched to their place; strokes and text are not. */
+/** Drawing units; the plot is stretched to its place, strokes and text are not. */
 const WIDTH = 1000;
 const HEIGHT = 100;
 
@@ -19,25 +19,25 @@ export function sparkline(points) {
   ]));
 }
 
-/** What is known of a server that has just started needs less room than was asked for, and at least this. */
+/** The shortest time axis, for a server that has just started. */
 const ROOM_MS_MIN = 60_000;
 
-/** The axis of a trend: its points, from when to when, and how far they are from each other. */
+/** The time axis of a trend. */
 export function axisOf({ points, span_ms, step_ms, since }) {
   const to = now();
   const from = Math.max(to - span_ms, Math.min(Date.parse(since ?? 0), to - ROOM_MS_MIN));
-  return { points, from, to, step: step_ms, since, note: `in each ${span(step_ms)}` };
+  return { points, from, to, step: step_ms, since, note: `per ${span(step_ms)}` };
 }
 
 /**
- * A plot. `points`: `[{ at, … }]`; `series`: `[{ name, of(point), tone, filled? }]`; `from` and `to` bound the
- * time axis, `step` is the distance of two points, `since` is the start of what is known, and the value axis goes
- * up to `least` at least; `note` says what a point stands for.
+ * A plot. `points`: `[{ at, … }]`; `series`: `[{ name, of(point), tone, filled? }]`; `from`, `to`: the time axis;
+ * `step`: the distance of two points; `since`: the start of the data; `least`: the lowest top of the value axis;
+ * `note`: the meaning of a point.
  */
 export function plot({ label, points, series: wanted, from, to, step, since, unit = "", format = compact, least = 4, note }) {
-  // What is told of no point at all is no part of the picture.
-  const told = wanted.filter(({ of }) => points.some((point) => isNumber(of(point))));
-  const series = told.length > 0 ? told : wanted;
+  // A series without any value is left out of the legend too.
+  const withData = wanted.filter(({ of }) => points.some((point) => isNumber(of(point))));
+  const series = withData.length > 0 ? withData : wanted;
   const values = points.flatMap((point) => series.map(({ of }) => of(point))).filter(isNumber);
   const top = ceiling(Math.max(least, ...values));
   const x = (at) => ((Date.parse(at) - from) / (to - from || 1)) * WIDTH;
@@ -67,7 +67,7 @@ export function plot({ label, points, series: wanted, from, to, step, since, uni
     h("div.top", legend(series), note && h("span.dim.small", note)),
     h("div.frame", h("div.ys", { "aria-hidden": "true" }, [1, 0.5, 0].map((share) => h("span", format(top * share)))), field),
     h("div.xs", { "aria-hidden": "true" }, [0, 0.25, 0.5, 0.75, 1].map((share) => h("span", axisTime(from + share * (to - from), to - from)))),
-    values.length === 0 && h("p.nothing", "Nothing has happened in this time yet."),
+    values.length === 0 && h("p.nothing", "No data in this period yet."),
   );
 }
 
@@ -81,7 +81,7 @@ function canvas(kind, content, label) {
   return s("svg", { ...props, ...(label ? { role: "img", "aria-label": label } : { "aria-hidden": "true" }) }, content);
 }
 
-/** What belongs together: values without a gap, none of them too far from the next. */
+/** Consecutive values without a gap. */
 function runs(points, far = Infinity) {
   const found = [];
   let run = [];
@@ -101,7 +101,7 @@ const line = (run, y) => `M${run.map(([x, value]) => `${fixed(x)} ${fixed(y(valu
 const area = (run, y) => `${line(run, y)}L${fixed(run.at(-1)[0])} ${HEIGHT}L${fixed(run[0][0])} ${HEIGHT}Z`;
 const dot = ([x, value], y, tone) => s("path.stroke.single", { class: tone, d: `M${fixed(x)} ${fixed(y(value))}h.01` });
 
-/** The next number above that halves well. */
+/** The next round number above. */
 function ceiling(value) {
   const size = 10 ** Math.floor(Math.log10(value));
   return [1, 2, 4, 6, 8, 10].find((step) => step * size >= value) * size;
@@ -109,11 +109,11 @@ function ceiling(value) {
 
 function summary(label, points, series, format) {
   const last = points.at(-1);
-  if (!last) return `${label}: nothing yet`;
+  if (!last) return `${label}: no data yet`;
   return `${label}; latest: ${series.map(({ name, of }) => `${name} ${isNumber(of(last)) ? format(of(last)) : "unknown"}`).join(", ")}`;
 }
 
-/** Shows the values nearest to the pointer. */
+/** Shows the values at the pointer. */
 function point(event, { points, series, x, format, unit }) {
   const box = event.currentTarget.getBoundingClientRect();
   const wanted = ((event.clientX - box.left) / box.width) * WIDTH;

@@ -1,7 +1,4 @@
-/**
- * Draws retry policies above one time axis, so that they can be compared: each retry is a bar from the
- * earliest to the latest moment at which it may come, with a tick in the middle.
- */
+/** Retry policies on one time axis: each retry is a bar from its earliest to its latest start. */
 
 import { h, s } from "./dom.js";
 import { count, counted, span } from "./format.js";
@@ -11,9 +8,9 @@ const LEFT = 8;
 const RIGHT = 56;
 const LANE = 9;
 const LANE_SLIM = 4;
-/** More retries than this get slim lanes: a policy should fit on a screen. */
+/** More retries than this get slim lanes. */
 const LANES_WIDE_MAX = 12;
-/** More than this are not drawn one by one. */
+/** Further retries are not drawn. */
 const LANES_MAX = 60;
 const AXIS_HEIGHT = 24;
 
@@ -23,10 +20,9 @@ const TICKS_MS = [
   7 * 24 * 3_600 * SECOND, 30 * 24 * 3_600 * SECOND,
 ];
 
-/** Short waits and long ones must both be seen: the axis is logarithmic above a tenth of a second. */
+/** Logarithmic above a tenth of a second, so that short and long waits are both visible. */
 const spread = (ms) => Math.log10(1 + ms / 100);
 
-/** All of them, one under the other. */
 export function policyPlots(policies, describe) {
   const latest = Math.max(SECOND, ...policies.map(endsAt));
   return policies.map((policy) => onePolicy(policy, latest, describe));
@@ -39,8 +35,8 @@ function onePolicy(policy, latest, describe) {
   return h("section.policy", { key: policy.name, id, "aria-labelledby": `${id}-name` },
     h("h3", { id: `${id}-name` }, policy.name, " ", h("span.dim", policy.summary)),
     describe(policy),
-    policy.steps.length > 0 ? drawn(policy, latest) : h("p.dim.small", "The first failure is the last: nothing is tried again."),
-    policy.steps.length > 0 && told(policy));
+    policy.steps.length > 0 ? drawn(policy, latest) : h("p.dim.small", "No retries."),
+    policy.steps.length > 0 && asTable(policy));
 }
 
 function drawn(policy, latest) {
@@ -50,7 +46,7 @@ function drawn(policy, latest) {
   const x = (ms) => LEFT + (spread(ms) / spread(latest)) * (WIDTH - LEFT - RIGHT);
   const height = depth + AXIS_HEIGHT;
   const label = `${policy.name}: ${policy.summary}`;
-  return h("div.policy-plot", { tabindex: "0", role: "region", "aria-label": `Picture of ${policy.name}` }, s("svg.plot", { viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": label },
+  return h("div.policy-plot", { tabindex: "0", role: "region", "aria-label": `Plot of ${policy.name}` }, s("svg.plot", { viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": label },
     TICKS_MS.filter((at) => at <= latest).map((at) => tick(at, x(at), depth)),
     steps.map((step, index) => bar(step, x, 3 + index * (lane + 2), lane)),
     giveUp(policy, x, depth)));
@@ -76,23 +72,22 @@ function bar(step, x, y, lane) {
 function giveUp(policy, x, depth) {
   const at = policy.gives_up_after_ms;
   if (at === undefined || at === null) return null;
-  return s("g.give-up", s("title", `gives up after ${span(at)} at the latest`),
+  return s("g.give-up", s("title", `gives up after at most ${span(at)}`),
     s("line", { x1: x(at), x2: x(at), y1: 0, y2: depth }));
 }
 
 const range = (min, max) => (min === max ? span(min) : `${span(min)} – ${span(max)}`);
 
 const sentence = (step) =>
-  `retry ${step.retry} waits ${range(step.min_ms, step.max_ms)} and comes ${range(step.at_min_ms, step.at_max_ms)} after the first attempt`;
+  `retry ${step.retry} waits ${range(step.min_ms, step.max_ms)} and starts ${range(step.at_min_ms, step.at_max_ms)} after the first attempt`;
 
-/** The same in numbers, for those who read them. */
-function told(policy) {
+function asTable(policy) {
   const rows = policy.steps.slice(0, LANES_MAX);
   const more = policy.steps.length - rows.length;
   return h("details",
-    h("summary", `${counted(policy.steps.length, "retry", "retries")} in numbers`),
-    h("div.scroll", { tabindex: "0", role: "region", "aria-label": `The retries of ${policy.name}` },
-      h("table", h("thead", h("tr", ["retry", "waits", "spread", "comes after"].map((name) => h("th", { scope: "col" }, name)))),
+    h("summary", `Table of ${counted(policy.steps.length, "retry", "retries")}`),
+    h("div.scroll", { tabindex: "0", role: "region", "aria-label": `Retries of ${policy.name}` },
+      h("table", h("thead", h("tr", ["retry", "delay", "with jitter", "starts after"].map((name) => h("th", { scope: "col" }, name)))),
         h("tbody", rows.map((step) => h("tr", h("td", String(step.retry)), h("td", span(step.delay_ms)),
           h("td", range(step.min_ms, step.max_ms)), h("td", range(step.at_min_ms, step.at_max_ms))))))),
     more > 0 && h("p.dim.small", `and ${count(more)} more`));

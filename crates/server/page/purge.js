@@ -1,12 +1,12 @@
-/** Deletes dead letters: says first how many it would be, and deletes no more than that. */
+/** Purges dead letters: counts them first, and deletes only those that were counted. */
 
 import { open } from "./api.js";
 import { ask, toast } from "./dialog.js";
 import { h } from "./dom.js";
 import { counted } from "./format.js";
 
-/** What the server says of a purge; a long one tells how far it is, a line at a time, and the last counts. */
-async function asked(body) {
+/** The result of a purge. A long purge sends progress lines; the last line is the result. */
+async function request(body) {
   const answer = await open("v1/dead-letters/purge", {
     method: "POST",
     headers: { "content-type": "application/json" },
@@ -17,29 +17,29 @@ async function asked(body) {
   return last;
 }
 
-/** Asks, and deletes the letters that `filter` names, or that its `letters` are; true if it was done. */
-export async function purge(filter, words) {
+/** Confirms, then deletes the dead letters that match `filter`; true if it was done. */
+export async function purge(filter, target) {
   let survey;
   try {
-    survey = await asked({ ...filter, dry_run: true });
+    survey = await request({ ...filter, dry_run: true });
   } catch (error) {
     toast(error.message, "bad");
     return false;
   }
   let deleted = 0;
   const done = await ask({
-    title: `Purge ${words}?`,
-    says: [
-      h("p", h("b", counted(survey.deleted, "dead letter")), " will be deleted, with event, attempts and reason. Nobody can bring them back."),
-      survey.holding > 0 && h("p", `${counted(survey.holding, "session")} that they hold will go on without them.`),
-      survey.claimed > 0 && h("p", `${counted(survey.claimed, "letter")} of open replays will stay.`),
-      h("p.dim", "What dies from now on stays."),
+    title: `Purge ${target}?`,
+    description: [
+      h("p", h("b", counted(survey.deleted, "dead letter")), " will be deleted, with event, attempts and reason. This cannot be undone."),
+      survey.holding > 0 && h("p", `${counted(survey.holding, "blocked session")} will resume without them.`),
+      survey.claimed > 0 && h("p", `${counted(survey.claimed, "dead letter")} in open replays will be kept.`),
+      h("p.dim", "Deliveries that fail from now on are kept."),
     ],
-    fields: [{ name: "note", label: "Why", hint: "Kept on record.", autocomplete: "off" }],
-    act: `Delete ${counted(survey.deleted, "letter")}`,
+    fields: [{ name: "note", label: "Why", hint: "Saved in the audit log.", autocomplete: "off" }],
+    act: `Delete ${counted(survey.deleted, "dead letter")}`,
     danger: true,
-    doing: async ({ note }) => {
-      ({ deleted } = await asked({ ...filter, died_until: survey.died_until, ...(note && { note }) }));
+    submit: async ({ note }) => {
+      ({ deleted } = await request({ ...filter, died_until: survey.died_until, ...(note && { note }) }));
     },
   });
   if (done) toast(`${counted(deleted, "dead letter")} deleted`);

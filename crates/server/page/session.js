@@ -1,4 +1,4 @@
-/** Who looks at the page: asks the server, asks for a key where one is needed, and says what is allowed. */
+/** The user of the page: identity, permissions, sign-in and sign-out. */
 
 import { ApiError, get, key, whenUnauthorized } from "./api.js";
 import { ask } from "./dialog.js";
@@ -6,25 +6,25 @@ import { fill, h, observable } from "./dom.js";
 import { icon } from "./icons.js";
 import { reconnect } from "./live.js";
 
-/** What `/v1/whoami` says; null before it has. */
+/** The response of `v1/whoami`; null before it arrived. */
 export const me = observable(null);
 
-/** Whether the one who looks may do that: `may("operate")`. */
+/** Whether the user has a permission: `may("operate")`. */
 export const may = (permission) => me.value?.may.includes(permission) ?? false;
 
-/** The services that the key is bound to; undefined if it is bound to none. Lists for them are in `bound.js`. */
+/** The services that the key is limited to; undefined if it is not limited. Lists for them are in `scope.js`. */
 export const boundTo = () => me.value?.services;
 
-/** A button for those who may press it, and nothing for others. */
+/** A button, or null for users without the permission. */
 export function action(permission, label, onclick, props = {}) {
   return may(permission) ? h("button", { type: "button", onclick, ...props }, label) : null;
 }
 
 let asking = null;
-/** Kept over a reload: the key that this tab had was good, and is no more. */
+/** Kept over the reload that follows an expired or revoked key. */
 const ENDED = "redrive.ended";
 
-/** Finds out who we are; waits for a key where the server asks for one. */
+/** Loads the identity; asks for a key if the server requires one. */
 export async function signIn() {
   whenUnauthorized(() => {
     if (!me.value) return;
@@ -49,26 +49,24 @@ async function askForKey(trouble) {
   sessionStorage.removeItem(ENDED);
   const given = await ask({
     title: "Sign in",
-    says: [
-      h("p", "This server asks whoever comes for a key. It stays in this tab and is forgotten with it."),
-      hasEnded && h("p.refused", { role: "alert" }, icon("bad"), "The key that this tab had is no longer good: it has ended, or was revoked."),
-      trouble && h("p.refused", { role: "alert" }, icon("bad"), `The server refused that key: ${trouble}`),
-      h("p.dim", "An admin makes one with ", h("code", "redrive keys create NAME --role viewer"), "."),
+    description: [
+      h("p", "This server requires an API key. The key stays in this tab and is forgotten when the tab closes."),
+      hasEnded && h("p.refused", { role: "alert" }, icon("bad"), "The key of this tab has expired or was revoked."),
+      trouble && h("p.refused", { role: "alert" }, icon("bad"), `The key was rejected: ${trouble}`),
+      h("p.dim", "An admin creates one with ", h("code", "redrive keys create NAME --role viewer"), "."),
     ],
-    fields: [{ name: "key", label: "Key", type: "password", required: true, autocomplete: "off" }],
+    fields: [{ name: "key", label: "API key", type: "password", required: true, autocomplete: "off" }],
     act: "Sign in",
-    insists: true,
+    isRequired: true,
   });
   key.keep(given.key.trim());
 }
 
-/** Forgets the key and starts over. */
 function signOut() {
   key.forget();
   location.reload();
 }
 
-/** Shows who is signed in. */
 export function drawWho(place) {
   me.watch((who) => {
     if (!who || who.authentication === "off") return fill(place);
@@ -81,5 +79,5 @@ export function drawWho(place) {
   });
 }
 
-/** Once we are somebody else, everything that streams starts over. */
+// Streams restart with the new identity.
 me.watch((who) => who && reconnect());

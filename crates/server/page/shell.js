@@ -1,4 +1,4 @@
-/** What is around every view: navigation with its counts, search, the live dot, the theme and the way back. */
+/** The shell around every view: navigation with counts, search, connection status and theme. */
 
 import { fill, h } from "./dom.js";
 import { clock, span } from "./format.js";
@@ -6,14 +6,13 @@ import { icon } from "./icons.js";
 import { showKeys } from "./keyboard.js";
 import { connection, pulse, tryNow } from "./live.js";
 import { boundTo, drawWho, may, me } from "./session.js";
-import { say } from "./ui.js";
+import { announce } from "./ui.js";
 
 const at = (id) => document.getElementById(id);
 let views = {};
 let current = "";
 
-/** Puts everything in its place and keeps it up to date. */
-export function dressShell(all) {
+export function drawShell(all) {
   views = all;
   pulse.watch(drawNav);
   me.watch(drawNav);
@@ -31,8 +30,8 @@ export function dressShell(all) {
   setInterval(() => isWaiting(connection.value) && drawConnection(connection.value), 1000);
 }
 
-/** Which view is shown. */
-export function markPlace(name) {
+/** Marks the current view in the navigation. */
+export function markView(name) {
   current = name;
   toggleMenu(false);
   drawNav();
@@ -43,17 +42,17 @@ function toggleMenu(open) {
   document.body.classList.toggle("menu-open", open);
 }
 
-/** More than so many are not counted out: the number keeps its size. */
+/** Larger counts are shown as `99+`. */
 const COUNT_MAX = 99;
 
-/** What of a page needs a look, as a number behind its name. */
+/** The number behind a view's name: what needs attention there. */
 function counts() {
   const now = pulse.value;
   if (!now) return {};
   return { groups: [now.failure_groups, "bad"], breakers: [now.open_breakers.length, "bad"], alerts: [now.firing_alerts, "bad"] };
 }
 
-/** Before we know who looks, nothing is hidden that most may see. */
+/** Before the identity is known, only restricted views are hidden. */
 const maySee = ({ needs }) => (me.value ? may(needs ?? "read") : !needs);
 
 function drawNav() {
@@ -81,7 +80,7 @@ function find(event) {
   event.target.blur();
 }
 
-const THEMES = { auto: "the theme of this machine", light: "light", dark: "dark" };
+const THEMES = { auto: "system", light: "light", dark: "dark" };
 const themeNow = () => document.documentElement.dataset.theme ?? "auto";
 
 function nextTheme() {
@@ -107,26 +106,26 @@ function drawTheme() {
 
 let last = "";
 
-const isWaiting = ({ is }) => is === "away" || is === "refused";
+const isWaiting = ({ is }) => is === "offline" || is === "refused";
 
 function drawConnection(now) {
   const { is, since } = now;
-  const words = { connecting: "connecting", live: "live", away: "away", refused: "not live" };
+  const words = { connecting: "connecting", live: "live", offline: "offline", refused: "not live" };
   const title = is === "live" ? `Live since ${clock(since)}` : "";
-  // Whoever may only send events has nothing to wait for.
+  // Keys that can only send events have no live view.
   fill(at("live"), (!me.value || may("read")) && [h("span.dot", { class: is, title }), h("span.word", words[is])]);
-  at("away").hidden = !isWaiting(now);
-  if (isWaiting(now)) fill(at("away"), trouble(now), h("button", { type: "button", onclick: tryNow }, "Try now"));
-  if (is === "live" && last === "away") say("The server is back");
+  at("offline").hidden = !isWaiting(now);
+  if (isWaiting(now)) fill(at("offline"), problem(now), h("button", { type: "button", onclick: tryNow }, "Retry now"));
+  if (is === "live" && last === "offline") announce("Connected again");
   if (is !== "connecting") last = is;
 }
 
-/** Why nothing is live, since when, and when it is tried again. */
-function trouble({ is, since, again, says }) {
-  const next = `Next try in ${span(Math.max(0, Math.ceil((again - Date.now()) / 1000) * 1000))}.`;
+/** Why the page is not live, since when, and the time of the next try. */
+function problem({ is, since, again, reason }) {
+  const next = `Retrying in ${span(Math.max(0, Math.ceil((again - Date.now()) / 1000) * 1000))}.`;
   const [what, more] =
     is === "refused"
-      ? ["This page is not live", ` since ${clock(since)}. The server says: ${says}. `]
-      : ["The server cannot be reached", ` since ${clock(since)}. Figures are from then. `];
+      ? ["Live updates are off", ` since ${clock(since)}: ${reason}. `]
+      : ["Cannot reach the server", ` since ${clock(since)}. Figures are from that time. `];
   return h("span", h("b", what), more, h("span", { "aria-hidden": "true" }, next));
 }

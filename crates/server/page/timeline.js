@@ -1,21 +1,21 @@
-/** A delivery's attempts on a time line: each a bar as long as it took, with the waits between and their causes. */
+/** The timeline of a delivery: attempts as bars, with the waits between them and their reasons. */
 
+import { answerOf, attemptRecords, endOf, isAttempt, reasonText, startOf, waitAfter } from "./delivery_text.js";
 import { h, s } from "./dom.js";
 import { clock, exact, isNever, span } from "./format.js";
-import { now } from "./now.js";
+import { now } from "./server_clock.js";
 import { choice } from "./ui.js";
-import { answerOf, because, endOf, isAttempt, startOf, waitAfter } from "./words.js";
 
 const WIDTH = 1000;
 const HEIGHT = 20;
-/** A bar that would be thinner than this share of the line cannot be read to scale. */
+/** A bar that is thinner than this share of the line switches the default scale to `even`. */
 const THIN = 0.006;
-/** How much later than promised a thing may start without a word about it. */
+/** Delays beyond the due time that are not mentioned. */
 const LATE_MS = 400;
 
-const SCALES = [["even", "readable"], ["true", "to scale"]];
+const SCALES = [["even", "compressed"], ["true", "to scale"]];
 
-/** The figure. `scale` is `even`, `true` or null, which takes the better one; `onscale` gets the other. */
+/** `scale`: `even`, `true`, or null to choose automatically; `onscale` gets the scale that the user selects. */
 export function timeline(delivery, scale, onscale) {
   const rows = rowsOf(delivery);
   const last = rows.at(-1);
@@ -27,59 +27,59 @@ export function timeline(delivery, scale, onscale) {
   const here = isOver ? null : x(now());
   return h(
     "figure.timeline",
-    { "aria-label": "Attempts on a time line" },
+    { "aria-label": "Timeline of attempts" },
     h(
       "div.top",
       h("span.dim", `${span(to - from)} from `, h("time", { datetime: delivery.accepted_at, title: exact(from) }, clock(from)), ` to ${isOver ? clock(to) : "now"}`),
-      choice("Scale of the time line", SCALES, chosen, onscale),
+      choice("Timeline scale", SCALES, chosen, onscale),
     ),
     h("ol", rows.map((row) => drawn(row, x, here))),
     axis(rows, x, from, to, chosen),
   );
 }
 
-/** What stands on the line, one below the other: how it came in, then each attempt with the wait after it. */
+/** The rows: acceptance, then each attempt with the wait after it. */
 function rowsOf(delivery) {
-  const stories = delivery.stories ?? [];
+  const records = attemptRecords(delivery);
   const accepted = Date.parse(delivery.accepted_at);
-  const starts = stories.map(startOf);
+  const starts = records.map(startOf);
   const pending = delivery.due_at && !isNever(delivery.due_at) ? Date.parse(delivery.due_at) : now();
   const next = delivery.ended_at ? null : Math.max(pending, now());
   const first = { name: "accepted", tone: "quiet", start: accepted, end: accepted, what: delivery.event_type };
-  const queued = stories[0]?.held_nanos > 0 ? ["held", "hold"] : ["in the queue", "quiet"];
+  const queued = records[0]?.held_nanos > 0 ? ["held", "hold"] : ["queued", "quiet"];
   const rows = [waiting(first, starts[0] ?? next, starts.length > 0 ? queued : (nowWaits(delivery) ?? queued), starts[0] ?? next)];
-  stories.forEach((story, at) => {
+  records.forEach((record, at) => {
     const row = {
-      name: isAttempt(story) ? `attempt ${story.attempt}` : story.by === "notified" ? "skipped" : "held",
+      name: isAttempt(record) ? `attempt ${record.attempt}` : record.by === "notified" ? "skipped" : "held",
       at,
-      tone: { delivered: "good", failed: story.verdict.is === "dead" ? "bad" : "warn", held: "hold" }[story.end],
-      isBar: isAttempt(story),
-      start: startOf(story),
-      end: endOf(story),
-      what: answerOf(story),
+      tone: { delivered: "good", failed: record.verdict.is === "dead" ? "bad" : "warn", held: "hold" }[record.end],
+      isBar: isAttempt(record),
+      start: startOf(record),
+      end: endOf(record),
+      what: answerOf(record),
     };
-    const promised = story.verdict.due_at ?? story.verdict.until;
-    const why = (at === stories.length - 1 && nowWaits(delivery)) || waitAfter(story);
+    const promised = record.verdict.due_at ?? record.verdict.until;
+    const why = (at === records.length - 1 && nowWaits(delivery)) || waitAfter(record);
     rows.push(waiting(row, starts[at + 1] ?? next, why, promised && !isNever(promised) ? Date.parse(promised) : null));
   });
   return rows;
 }
 
-/** Why a delivery waits now, if it is not for its time. */
+/** Why a delivery waits now, unless it only waits for its due time. */
 function nowWaits({ state, behind, waits }) {
   const isHeld = waits && (state === "held" || behind);
-  return isHeld ? [`${because(waits.because, waits.since, waits.until)}:`, "hold"] : null;
+  return isHeld ? [`${reasonText(waits.because, waits.since, waits.until)}:`, "hold"] : null;
 }
 
-/** The row with the wait after it, up to `until`; what came on top of what was promised is told apart. */
+/** The row with the wait after it, up to `until`; a delay beyond the due time is listed separately. */
 function waiting(row, until, [why, tone], promised) {
   if (until === null || until === undefined || until <= row.end) return { ...row, until: row.end };
   const late = promised === null ? 0 : until - promised;
-  const told = late > LATE_MS && promised > row.end ? `${why} ${span(promised - row.end)}, then ${span(late)} more` : `${why} ${span(until - row.end)}`;
-  return { ...row, until, wait: { why: told, tone } };
+  const text = late > LATE_MS && promised > row.end ? `${why} ${span(promised - row.end)}, then ${span(late)} more` : `${why} ${span(until - row.end)}`;
+  return { ...row, until, wait: { why: text, tone } };
 }
 
-/** A scale on which short and long spans can both be seen: each takes room by the size of its size. */
+/** A logarithmic scale per interval, so that short and long ones are both visible. */
 function evenly(rows, from, to) {
   const marks = [...new Set([from, to, ...rows.flatMap((row) => [row.start, row.end, row.until])])].sort((a, b) => a - b);
   const places = [0];
@@ -112,20 +112,20 @@ function drawn(row, x, here) {
   );
 }
 
-/** Goes to the words about an attempt. */
+/** Scrolls to the details of an attempt. */
 function reveal(event, at) {
   event.preventDefault();
-  const target = document.getElementById(`story-${at}`);
+  const target = document.getElementById(`attempt-${at}`);
   target?.scrollIntoView({ block: "center", behavior: "smooth" });
   target?.focus({ preventScroll: true });
 }
 
-/** What a label takes of the line, at most: that is so on a phone. */
+/** The widest label on a phone, in drawing units. */
 const TICK_ROOM = 150;
 
 function axis(rows, x, from, to, scale) {
   const places = scale === "even" ? rows.map((row) => row.start) : [0, 0.25, 0.5, 0.75, 1].map((share) => from + share * (to - from));
-  // The end is always told, to the left of its place.
+  // The end always has a label, to the left of its place.
   let free = 0;
   const ticks = places.filter((at) => {
     const fits = x(at) >= free && x(at) + 2 * TICK_ROOM <= x(to);

@@ -1,16 +1,16 @@
-/** The parts that every view is made of: badges, tiles, tables, empty places, errors and what loads. */
+/** Shared components: badges, tiles, cards, tables, empty states, errors and placeholders. */
 
-import { h } from "./dom.js";
 import { toast } from "./dialog.js";
+import { h } from "./dom.js";
 import { icon } from "./icons.js";
 import { sparkline } from "./plot.js";
 
-/** What each state looks like: its colour, its shape, and, where it differs, its word. */
+/** Tone and icon of each state. */
 const STATES = {
   pending: ["quiet", "wait"], retrying: ["warn", "retry"], held: ["hold", "hold"], replaying: ["info", "replays"],
   delivered: ["good", "good"], dead: ["bad", "bad"], skipped: ["quiet", "gone"], purged: ["quiet", "gone"],
   superseded: ["quiet", "next"],
-  well: ["good", "good"], healthy: ["good", "good"], degraded: ["warn", "warn"], failing: ["bad", "bad"], paused: ["hold", "hold"],
+  healthy: ["good", "good"], degraded: ["warn", "warn"], failing: ["bad", "bad"], paused: ["hold", "hold"],
   idle: ["quiet", "idle"], removed: ["warn", "gone"],
   closed: ["good", "good"], open: ["bad", "breakers"], "half-open": ["warn", "wait"], none: ["quiet", "gone"],
   connecting: ["quiet", "wait"], reading: ["good", "good"], down: ["bad", "bad"],
@@ -23,22 +23,21 @@ const STATES = {
   fatal: ["bad", "bad"], unknown: ["warn", "warn"], internal: ["bad", "bad"],
 };
 
-/** The severities of alerts and the harms that the doctor finds, the worst first. */
+/** The severities of alerts and doctor findings, worst first. */
 export const SEVERITIES = ["critical", "high", "medium", "warning", "low"];
 
-/** Sorts by the severity that `of` tells; what is equally bad stays as it stands. */
+/** Sorts by the severity that `of` returns; stable. */
 export const worstFirst = (list, of) => [...list].sort((a, b) => SEVERITIES.indexOf(of(a)) - SEVERITIES.indexOf(of(b)));
 
 /** The tone of a state: `good`, `warn`, `bad`, `hold`, `info` or `quiet`. */
 export const toneOf = (state) => STATES[state]?.[0] ?? "quiet";
 
-/** A state by its colour, its shape and its word. */
 export function badge(state, word = state) {
   const [tone, shape] = STATES[state] ?? ["quiet", "idle"];
   return h("span.badge", { class: tone }, icon(shape), word);
 }
 
-/** A figure with its name; `points` draw how it came to be, and `href` says where it leads. */
+/** A figure with its name; `points` draw a sparkline. */
 export function tile({ name, value, unit, note, tone = "plain", points, href }) {
   return h(
     href ? "a.tile" : "div.tile",
@@ -50,18 +49,18 @@ export function tile({ name, value, unit, note, tone = "plain", points, href }) 
   );
 }
 
-/** A section with a heading; `more` stands at its right. */
+/** A section with a heading; `more` is at its right. */
 export const card = (title, more, ...content) =>
   h("section.card", h("header", h("h2", title), more && h("div.more", more)), content);
 
-/** Names with their values, under each other. */
+/** A list of names and values. */
 export const facts = (...rows) =>
   h("dl.facts", rows.filter(Boolean).map(([name, value]) => h("div", h("dt", name), h("dd", value))));
 
 /**
- * A table. Columns: `{ name, cell(row), end?, wide? }` (`end` aligns numbers, `wide` takes the room there is).
- * `key(row)` tells rows apart, `href(row)` is where one leads: the first cell is the link, the whole row goes
- * there, and arrow keys walk along. `isFresh(row)` marks what has just come.
+ * A table. Columns: `{ name, cell(row), end?, wide? }` (`end` aligns numbers right, `wide` takes the free width).
+ * `href(row)` links the first cell; a click on the row follows it, and arrow keys move between rows. `isFresh(row)`
+ * highlights new rows.
  */
 export function table({ label, columns, rows, key, href, isFresh = () => false }) {
   const cells = (row) =>
@@ -76,20 +75,20 @@ export function table({ label, columns, rows, key, href, isFresh = () => false }
     { tabindex: "0", role: "region", "aria-label": label },
     h(
       "table",
-      { onkeydown: walk },
+      { onkeydown: moveFocus },
       h("thead", h("tr", columns.map(({ name, end }) => h("th", { scope: "col", class: end ? "end" : null }, name)))),
       h("tbody", rows.map(rowOf)),
     ),
   );
 }
 
-/** A click anywhere in a row that is not on something else, and does not select text. */
+/** Follows the link of a clicked row, unless a control was clicked or text is selected. */
 function follow(event) {
   if (event.target.closest("a, button, input, label") || !getSelection().isCollapsed) return;
   event.currentTarget.querySelector("a")?.click();
 }
 
-function walk(event) {
+function moveFocus(event) {
   const steps = { ArrowDown: 1, ArrowUp: -1, j: 1, k: -1 };
   const step = steps[event.key];
   if (!step || event.target.matches("input, textarea, select")) return;
@@ -101,30 +100,30 @@ function walk(event) {
   next.focus();
 }
 
-/** A place where there is nothing, which says why and what to do next. */
-export const empty = (title, ...says) => h("div.empty", h("p.title", title), says);
+/** An empty state: why, and what to do next. */
+export const empty = (title, ...content) => h("div.empty", h("p.title", title), content);
 
-/** A line to be typed, with a button that copies it. */
+/** A shell command with a copy button. */
 export function command(text) {
   const copy = async () => {
     await navigator.clipboard.writeText(text);
-    toast("copied");
+    toast("Copied");
   };
-  return h("div.command", h("code", { tabindex: "0" }, text), h("button.quiet", { type: "button", onclick: copy, "aria-label": "Copy the line" }, icon("copy")));
+  return h("div.command", h("code", { tabindex: "0" }, text), h("button.quiet", { type: "button", onclick: copy, "aria-label": "Copy command" }, icon("copy")));
 }
 
-/** Something could not be had: what, and a way to try again. */
+/** A failed request, with a retry button. */
 export function failure(error, again) {
-  const title = error.isAway ? "The server cannot be reached" : "That did not work";
-  const says = error.isAway ? "This page tries again by itself." : error.message;
-  return h("div.empty.trouble", { role: "alert" }, h("p.title", title), h("p", says), again && h("button", { type: "button", onclick: again }, "Try again"));
+  const title = error.isOffline ? "Cannot reach the server" : "Request failed";
+  const message = error.isOffline ? "The page retries automatically." : error.message;
+  return h("div.empty.trouble", { role: "alert" }, h("p.title", title), h("p", message), again && h("button", { type: "button", onclick: again }, "Try again"));
 }
 
-/** Grey lines where something will be. */
+/** A placeholder while data loads. */
 export const skeleton = (lines = 5) =>
   h("div.skeleton", { "aria-hidden": "true" }, Array.from({ length: lines }, () => h("span")));
 
-/** One of a few: `choice("Span", [["15m", "15 min"], …], "15m", (value) => …)`. */
+/** A group of toggle buttons: `choice("Span", [["15m", "15 min"], …], "15m", (value) => …)`. */
 export const choice = (label, options, chosen, onchoose) =>
   h(
     "div.choice",
@@ -134,19 +133,19 @@ export const choice = (label, options, chosen, onchoose) =>
     ),
   );
 
-/** The heading of a page: where it stands, what it is, and what can be done. */
-export const heading = (title, { up, badge: mark, acts, says } = {}) =>
+/** The heading of a view: parent link, title, badge, actions and description. */
+export const heading = (title, { up, badge: mark, acts, description } = {}) =>
   h(
     "div.heading",
     up && h("a.up", { href: up[0] }, icon("back"), up[1]),
     h("div.line", h("h1", title), mark, acts && h("div.acts", acts)),
-    says && h("p.dim", says),
+    description && h("p.dim", description),
   );
 
-/** Says a change aloud to those who do not see it. */
-export const say = (text) => {
-  document.getElementById("said").textContent = text;
+/** Announces a change to screen readers. */
+export const announce = (text) => {
+  document.getElementById("announcements").textContent = text;
 };
 
-/** A line of the rule book: its number leads to it there. */
-export const lineLink = (line) => h("a.line", { href: `#/book/${line}`, title: "In the rule book" }, `line ${line}`);
+/** A link to a line of the rule book. */
+export const lineLink = (line) => h("a.line", { href: `#/book/${line}`, title: "Open in the rule book" }, `line ${line}`);

@@ -1,4 +1,4 @@
-/** Loads and draws, again and again: grey lines first, then what there is, and a word when it gets old. */
+/** Loads and draws data repeatedly: a placeholder first, then the data, and a note when it is stale. */
 
 import { ApiError } from "./api.js";
 import { fill, slot } from "./dom.js";
@@ -7,8 +7,8 @@ import { connection } from "./live.js";
 import { failure, skeleton } from "./ui.js";
 
 /**
- * Keeps `place` as `draw(await load(signal))` says, every `every` milliseconds while the tab is seen, until
- * the page is left, or the server has refused what was asked. Returns `{ again }` to look at once.
+ * Keeps `place` filled with `draw(await load(signal))`, every `every` milliseconds while the tab is visible, until the
+ * view is left or the server rejects the request. Returns `{ again }` to refresh at once.
  */
 export function watch(page, place, { load, draw, every = 5000, lines = 5 }) {
   const old = slot("p.old", { role: "status", hidden: true });
@@ -31,10 +31,10 @@ export function watch(page, place, { load, draw, every = 5000, lines = 5 }) {
       fill(body, draw(data));
     } catch (error) {
       if (page.signal.aborted || error.name === "AbortError") return;
-      // The strip at the top tells when the server is away; what it refuses will not come by waiting.
+      // The shell reports a lost connection. A rejected request is not repeated.
       isRefused = error.status >= 400 && error.status < 500 && error.status !== 429;
       if (at === null || isRefused) fill(body, failure(error, again));
-      else if (!error.isAway) {
+      else if (!error.isOffline) {
         old.hidden = false;
         fill(old, "As of ", atClock(at), `: ${error.message}`);
       }
@@ -45,7 +45,7 @@ export function watch(page, place, { load, draw, every = 5000, lines = 5 }) {
   }
 
   page.every(every, () => document.hidden || isRefused || again());
-  // Whoever comes back to the server wants to see how it is, not how it was.
+  // Refresh as soon as the connection is back.
   connection.watch(({ is }) => is === "live" && at !== null && again(), page.signal);
   again();
   return { again };

@@ -1,30 +1,29 @@
 /**
- * Charts of simulated figures, in SVG: lines over an axis, with times that are shaded, limits, and a strip of states.
+ * Charts of simulations, in SVG: lines, shaded periods, limits, and a strip of states. Null is a gap.
  *
- * A chart takes no points, one or many; null is a gap. What is drawn lies at shares of its place, so that text keeps its
- * size on a phone and on a wall.
+ * Positions are percentages, so that text keeps its size at any width.
  */
 
 import { h, s } from "../dom.js";
 import { labelOf, marksBetween, marksFromZero } from "./ticks.js";
 
-/** No larger value is drawn: beyond it numbers cannot be told from noise. */
+/** Larger values are not drawn. */
 const VALUE_MAX = 1e18;
-/** At most so many steps between marks. */
+/** The largest number of steps between marks. */
 const STEPS_X = 6;
 const STEPS_Y = 4;
-/** A limit that is more than so many times what is drawn is left to the legend. */
+/** A limit further above the largest value is only in the legend. */
 const LIMIT_TIMES_MAX = 2.5;
-/** The name of a limit stands above it, and must not reach into the strip. */
+/** Space for the name above a limit, below the strip. */
 const ROOM_ABOVE_LIMIT = 1.15;
 
 /**
  * A chart: `{ title, x, y, lines, bands, limits, strip, places }`.
  * `x` and `y` are axes: `{ unit: "time" | "count" | "number", name }`, time in seconds.
  * `lines`: `[{ name, tone, look: "solid" | "filled" | "dashed", points: [[x, y], …] }]`, the one in front last.
- * `bands`: `[{ name, tone, from, to }]`, shaded from top to bottom; one without a name is not in the legend.
- * `limits`: `[{ name, at }]`. `strip`: `{ name, spans }`, states over time above all.
- * `places`: `[{ name, at }]`, named marks of the axis in place of even ones; lines have a dot there.
+ * `bands`: `[{ name, tone, from, to }]`, shaded periods; a band without a name is not in the legend.
+ * `limits`: `[{ name, at }]`. `strip`: `{ name, spans }`, states over time above the chart.
+ * `places`: `[{ name, at }]`, named marks of the axis instead of even ones; lines have a dot there.
  */
 export function chart({ x = { unit: "time" }, y, bands = [], limits = [], places = [], ...rest }) {
   const plot = { x, y, bands, limits, places, ...rest };
@@ -37,7 +36,7 @@ export function chart({ x = { unit: "time" }, y, bands = [], limits = [], places
       "figcaption",
       h("b", plot.title),
       y.name && [" ", h("span.dim", y.name)],
-      // The title says what a single line is.
+      // A single line needs no legend.
       entries.length > 1 && h("ul.legend", entries.map(({ name, tone, mark }) => h("li", { class: `${tone} ${mark}` }, h("i"), name))),
     ),
     s("svg.canvas", { role: "img", class: `${x.name ? "captioned" : ""} ${isStriped ? "striped" : ""}` }, [
@@ -58,14 +57,14 @@ const isPlace = (value) => typeof value === "number" && Math.abs(value) < VALUE_
 const share = (part) => `${Number((part * 100).toFixed(2))}%`;
 const within = (value) => Math.min(1, Math.max(0, value));
 
-/** How values become shares of the place: from left to right, and from top to bottom. */
+/** Maps values to shares of width and height. */
 function scaleOf({ x, y, lines, bands, limits, strip, places }) {
   const points = lines.flatMap((line) => line.points);
   const drawn = points.filter(isDrawn);
   const most = drawn.reduce((most, [, value]) => Math.max(most, value), 0);
   const near = limits.map(({ at }) => at).filter((at) => isPlace(at) && (most <= 0 || at <= most * LIMIT_TIMES_MAX));
   const top = near.reduce((top, at) => Math.max(top, at * (strip ? ROOM_ABOVE_LIMIT : 1)), most);
-  // Where there is nothing to draw, there still is time, so that charts beside each other have the same.
+  // An empty chart keeps the time axis of its neighbours.
   const xs = (drawn.length > 0 ? points.map(([at]) => at) : bands.flatMap(({ from, to }) => [from, to])).filter(isPlace);
   const from = xs.reduce((least, at) => Math.min(least, at), xs[0] ?? 0);
   const last = xs.reduce((most, at) => Math.max(most, at), xs[0] ?? 1);
@@ -80,10 +79,10 @@ function scaleOf({ x, y, lines, bands, limits, strip, places }) {
   };
 }
 
-// --- In words ----------------------------------------------------------------------------------------
+// --- Legend ------------------------------------------------------------------------------------------
 
 function legendOf({ y, lines, bands, limits, strip }, scale) {
-  const ofLimit = ({ name, at }) => ({ name: `${name} ${labelOf(y.unit, at)}${at > scale.top ? ", above all this" : ""}`, tone: "ink", mark: "bound" });
+  const ofLimit = ({ name, at }) => ({ name: `${name} ${labelOf(y.unit, at)}${at > scale.top ? ", off the chart" : ""}`, tone: "ink", mark: "bound" });
   const ofBand = (mark) => ({ name, tone }) => ({ name, tone, mark });
   const shaded = [...bands.map(ofBand("shade")), ...(strip?.spans ?? []).map(ofBand("state"))];
   const isFirst = ({ name, mark }, at) => shaded.findIndex((other) => other.name === name && other.mark === mark) === at;
@@ -94,17 +93,17 @@ function legendOf({ y, lines, bands, limits, strip }, scale) {
   ];
 }
 
-/** What a line shows, for those who do not see it. */
+/** The text alternative of a line. */
 function summary({ name, points }, plot) {
   const drawn = points.filter(isDrawn);
-  if (drawn.length === 0) return `${name}: nothing`;
+  if (drawn.length === 0) return `${name}: no data`;
   const [at, most] = drawn.reduce((best, point) => (point[1] >= best[1] ? point : best));
-  return `${name}: at most ${labelOf(plot.y.unit, most)}, at ${nameAt(plot, at)}; ${labelOf(plot.y.unit, drawn.at(-1)[1])} at the end`;
+  return `${name}: maximum ${labelOf(plot.y.unit, most)} at ${nameAt(plot, at)}; ${labelOf(plot.y.unit, drawn.at(-1)[1])} at the end`;
 }
 
 const nameAt = ({ x, places }, at) => places.find((place) => place.at === at)?.name ?? labelOf(x.unit, at);
 
-// --- The drawing -------------------------------------------------------------------------------------
+// --- Drawing -----------------------------------------------------------------------------------------
 
 function block(kind, { from, to, tone }, scale, upright) {
   const [start, end] = [scale.x(from), scale.x(to)];
@@ -124,13 +123,13 @@ function axes({ x, y, places }, scale) {
   ];
 }
 
-/** About so many letters stand beside each other below an axis, and so many between two names. */
+/** Characters that fit below an axis, and the gap between two names. */
 const LETTERS_MAX = 40;
 const LETTERS_BETWEEN = 2;
-/** A longer name at an end of the axis does not reach beyond it. */
+/** A longer name at an end of the axis is aligned to that end. */
 const LETTERS_AT_END_MAX = 6;
 
-/** A line upright at each place, and the names of as many as fit. */
+/** A vertical line at each place, and as many names as fit. */
 function namedPlaces(places, scale) {
   const letters = (every) => places.reduce((sum, { name }, at) => (at % every === 0 ? sum + name.length + LETTERS_BETWEEN : sum), 0);
   let every = 1;
@@ -146,7 +145,7 @@ function namedPlaces(places, scale) {
   });
 }
 
-/** A dot where a line passes a place, which says what it is there. */
+/** A dot with a tooltip where a line passes a place. */
 const dots = (plot, scale) =>
   plot.lines.map(({ tone, points }) =>
     points.filter(isDrawn).map(([x, y]) =>
@@ -165,12 +164,12 @@ const stripOf = ({ name, spans }, scale) =>
 function paths({ tone, look, points }, scale) {
   const strokes = [];
   for (const run of runsOf(points)) {
-    const way = wayThrough(run.map(([x, y]) => [tenth(scale.x(x)), tenth(scale.y(y))]));
+    const path = pathThrough(run.map(([x, y]) => [tenth(scale.x(x)), tenth(scale.y(y))]));
     const props = { "vector-effect": "non-scaling-stroke", class: `${tone} ${look === "dashed" ? "dashed" : ""}` };
-    if (run.length === 1) strokes.push(s("path.stroke.single", { ...props, d: `${way}h.01` }));
+    if (run.length === 1) strokes.push(s("path.stroke.single", { ...props, d: `${path}h.01` }));
     else {
-      if (look === "filled") strokes.push(s("path.area", { class: tone, d: `${way}L${tenth(scale.x(run.at(-1)[0]))} 1000H${tenth(scale.x(run[0][0]))}Z` }));
-      strokes.push(s("path.stroke", { ...props, d: way }));
+      if (look === "filled") strokes.push(s("path.area", { class: tone, d: `${path}L${tenth(scale.x(run.at(-1)[0]))} 1000H${tenth(scale.x(run[0][0]))}Z` }));
+      strokes.push(s("path.stroke", { ...props, d: path }));
     }
   }
   return strokes;
@@ -178,7 +177,7 @@ function paths({ tone, look, points }, scale) {
 
 const tenth = (part) => Number((part * 1000).toFixed(1));
 
-/** Points that follow each other without a gap. */
+/** Consecutive points without a gap. */
 function runsOf(points) {
   const runs = [[]];
   for (const point of points) {
@@ -188,8 +187,8 @@ function runsOf(points) {
   return runs.filter((run) => run.length > 0);
 }
 
-/** The way through some places; what lies between two on a level line is left out. */
-function wayThrough(places) {
+/** The path through the points; inner points of a level line are left out. */
+function pathThrough(places) {
   const isLevel = (at) => places[at - 1]?.[1] === places[at][1] && places[at + 1]?.[1] === places[at][1];
   return `M${places.filter((_, at) => !isLevel(at)).map(([x, y]) => `${x} ${y}`).join("L")}`;
 }

@@ -1,7 +1,7 @@
-/** Two rule books side by side: which is better at what, their load on the same axes, and every figure of both. */
+/** Comparison of two rule books: verdict, load on the same axes, and all figures. */
 
 import { h } from "../dom.js";
-import { spoken } from "../tint.js";
+import { withCode } from "../highlight.js";
 import { badge } from "../ui.js";
 import { chart } from "./chart.js";
 import { DRAWN_MAX, figures, metricName, plainTable, pointsOf, verdict } from "./parts.js";
@@ -27,12 +27,12 @@ export function comparisonShown(comparison) {
 function judged(names, { runs, overall, advantages, undecided }) {
   const often = (better_in) => runs > 1 && [" ", h("span.dim", `in ${better_in} of ${runs} runs`)];
   const ofSide = (side) =>
-    advantages.filter((one) => one.side === side).map(({ text, better_in }) => [badge("healthy", names[side]), spoken(text), often(better_in)]);
-  const rest = [["info", "no difference", undecided.same], ["warning", "chance decides", undecided.by_chance]];
+    advantages.filter((one) => one.side === side).map(({ text, better_in }) => [badge("healthy", names[side]), withCode(text), often(better_in)]);
+  const rest = [["info", "no difference", undecided.same], ["warning", "depends on the seed", undecided.by_chance]];
   return verdict("Verdict", [
-    [badge("info", "overall"), h("b", spoken(overall))],
+    [badge("info", "overall"), h("b", withCode(overall))],
     ...SIDES.flatMap(ofSide),
-    ...rest.filter(([, , what]) => what.length > 0).map(([state, word, what]) => [badge(state, word), spoken(what.join(", "))]),
+    ...rest.filter(([, , what]) => what.length > 0).map(([state, word, what]) => [badge(state, word), withCode(what.join(", "))]),
   ]);
 }
 
@@ -44,12 +44,12 @@ function expected(names, { runs, expectations }) {
       " ", h("span.dim", `by ${names[side]}`),
     ];
     const isMet = SIDES.every((side) => met[side] === runs);
-    return [isMet ? badge("healthy", "met") : badge("failing", "failed"), h("code", expectation), " ", h("span.dim", "came to"), " ", SIDES.map(came)];
+    return [isMet ? badge("healthy", "met") : badge("failing", "failed"), h("code", expectation), " ", h("span.dim", "actual"), " ", SIDES.map(came)];
   };
-  return verdict("Expected", expectations.map(item));
+  return verdict("Expectations", expectations.map(item));
 }
 
-/** The figures of all or of a dependency, below its charts. */
+/** The figures of all deliveries or of one dependency. */
 function figuresOf(name, drawn, names, { runs, figures: all }) {
   const title = name ?? "All deliveries";
   const ofSide = (side) => ({
@@ -73,7 +73,7 @@ function spread({ shown: [least, middle, most] }, runs) {
   return runs === 1 || least === most ? middle : `${middle} (${least} to ${most})`;
 }
 
-/** Calls in a second, and what waits. */
+/** Calls per second, and waiting deliveries. */
 function charts({ name, step_ms, calls, waiting }, books) {
   const looks = [["info", "solid"], ["warn", "dashed"]];
   const one = (title, unit, both, value) =>
@@ -88,7 +88,7 @@ function charts({ name, step_ms, calls, waiting }, books) {
 function causes(books, { runs, dead_letters }) {
   const columns = [
     { name: "Cause", cell: ({ code, failure_code }) => `${code} after ${failure_code}`, wide: true },
-    { name: "Of", cell: ({ queue }) => queue },
+    { name: "Service", cell: ({ queue }) => queue },
     ...SIDES.map((side, at) => ({ name: books[at], cell: (cause) => spread(cause[side], runs), end: true })),
   ];
   return figures("Dead letters", null, [], plainTable("Dead letters by cause", columns, dead_letters));

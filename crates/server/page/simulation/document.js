@@ -1,4 +1,4 @@
-/** The page that `redrive simulate --html` writes: it shows the report beside it, and asks for nothing else. */
+/** The report of `redrive simulate --html`: draws the embedded JSON and makes no requests. */
 
 import { h } from "../dom.js";
 import { count, counted, span } from "../format.js";
@@ -7,7 +7,7 @@ import { rangesShown } from "./ranges.js";
 import { runShown } from "./run.js";
 import { sweepShown } from "./sweep.js";
 
-/** Each kind of report: how it was played, in a few words, and what it shows. */
+/** Subtitle and content by kind of report. */
 const KINDS = {
   run: [({ rules, report, seeds }) => [rules, `${span(report.duration_ms)} of events`, until(report), counted(report.nodes, "node"), seeds], ({ report }) => runShown(report, report.findings)],
   ranges: [({ rules, report, seeds }) => [rules, counted(report.runs, "run"), seeds], ({ report }) => rangesShown(report)],
@@ -25,21 +25,21 @@ const KINDS = {
   ],
 };
 
-/** What came after the last event had arrived. */
+/** The time after the last event. */
 function until({ ended_at_ms, duration_ms, waiting }) {
   const more = ended_at_ms - duration_ms;
   if (more <= 0) return null;
-  return waiting === 0 ? `${span(more)} more until the last has ended` : `${span(more)} more, after which ${count(waiting)} still wait`;
+  return waiting === 0 ? `${span(more)} more until the last delivery ended` : `${span(more)} more, ${count(waiting)} still waiting`;
 }
 
 const played = JSON.parse(document.getElementById("report").textContent);
-const [says, shown] = KINDS[played.kind];
-document.title = played.about ?? "A scenario";
+const [subtitle, shown] = KINDS[played.kind];
+document.title = played.about ?? "Scenario";
 document.querySelector("main").append(
   h(
     "div.heading",
     h("h1", document.title),
-    h("p.dim", says(played).filter(Boolean).map((words, at) => [at > 0 && " · ", h("span", words)])),
+    h("p.dim", subtitle(played).filter(Boolean).map((text, at) => [at > 0 && " · ", h("span", text)])),
   ),
   shown(played),
 );

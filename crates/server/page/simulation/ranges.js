@@ -1,4 +1,4 @@
-/** Many runs of a scenario: each figure as the range that it had. */
+/** Several runs of a scenario: the range of each figure. */
 
 import { h, s } from "../dom.js";
 import { counted } from "../format.js";
@@ -9,27 +9,27 @@ import { figures, metricName, plainTable, verdict } from "./parts.js";
 export function rangesShown({ runs, figures: ranges, expectations }) {
   const item = ({ expectation, met }) => [
     met === runs ? badge("healthy", "met") : badge("failing", "failed"),
-    h("code", expectation), " ", h("span.dim", "came so in"), ` ${met} of ${counted(runs, "run")}`,
+    h("code", expectation), " ", h("span.dim", "met in"), ` ${met} of ${counted(runs, "run")}`,
   ];
   const columns = [
     { name: "Figure", cell: ({ metric }) => metricName(metric) },
-    { name: "Least", cell: ({ shown }) => shown[0], end: true },
-    { name: "Middle", cell: ({ shown }) => h("b", shown[1]), end: true },
-    { name: "Most", cell: ({ shown }) => shown[2], end: true },
-    { name: "From zero to the most", cell: bar, wide: true },
+    { name: "Minimum", cell: ({ shown }) => shown[0], end: true },
+    { name: "Median", cell: ({ shown }) => h("b", shown[1]), end: true },
+    { name: "Maximum", cell: ({ shown }) => shown[2], end: true },
+    { name: "Range", cell: bar, wide: true },
   ];
   const names = [...new Set(ranges.map(({ of }) => of))];
   const group = (name) => {
     const title = name ?? "All deliveries";
     return figures(title, null, [], plainTable(`Ranges of ${title}`, columns, ranges.filter(({ of }) => of === name)));
   };
-  return h("div.simulated", verdict("Expected", expectations.map(item)), names.map(group));
+  return h("div.simulated", verdict("Expectations", expectations.map(item)), names.map(group));
 }
 
-/** Light from the least to the most, dark to 19 of 20, and a mark in the middle. What never came is at the far end. */
+/** Light from minimum to maximum, dark to p95, a mark at the median. "Never" is at the far end. */
 function bar({ min, median, p95, max }) {
   const most = Math.max(0, ...[min, median, p95, max].filter((value) => value !== null));
-  // Something beyond all that came needs room of its own.
+  // "Never" is drawn beyond the largest value.
   const whole = (max === null ? most * 1.25 : most) || 1;
   const place = (value) => 100 * (value === null ? 1 : Math.min(1, value / whole));
   const share = (percent) => `${percent.toFixed(2)}%`;

@@ -1,8 +1,8 @@
-/** What one run of a scenario came to: the verdict, the figures of all deliveries, and each dependency over time. */
+/** The result of one run: findings, totals, and each dependency over time. */
 
 import { h, s } from "../dom.js";
 import { count, counted, percent, span } from "../format.js";
-import { spoken } from "../tint.js";
+import { withCode } from "../highlight.js";
 import { badge, card, empty, tile } from "../ui.js";
 import { dependencies } from "./dependency.js";
 import { metricName, plainTable, verdict } from "./parts.js";
@@ -19,51 +19,51 @@ export const runShown = (report, findings) =>
     services(report),
   );
 
-// --- The verdict -------------------------------------------------------------------------------------
+// --- Findings ----------------------------------------------------------------------------------------
 
-const WEIGHTS = { bad: ["failing", "hurts"], fair: ["warning", "worth a look"], good: ["healthy", "as it should be"] };
+const WEIGHTS = { bad: ["failing", "problem"], fair: ["warning", "warning"], good: ["healthy", "ok"] };
 
-const finding = ({ weight, text, advice }) => h("li", badge(...WEIGHTS[weight]), h("div", h("p", spoken(text)), advice.map(proven)));
+const finding = ({ weight, text, advice }) => h("li", badge(...WEIGHTS[weight]), h("div", h("p", withCode(text)), advice.map(proven)));
 
 const proven = ({ words, change, metric, shown: [before, after], price, seeds }) =>
   h(
     "div.proven",
     h(
       "p",
-      "Played again with ", spoken(words), `: ${metricName(metric)} ${before} → `, h("b", after), price && `, ${price}`,
-      " ", h("span.dim", `(less with each of ${seeds} seeds)`),
+      "Run again with ", withCode(words), `: ${metricName(metric)} ${before} → `, h("b", after), price && `, ${price}`,
+      " ", h("span.dim", `(lower with each of ${seeds} seeds)`),
     ),
-    h("details", h("summary", "What to write"), h("pre", { tabindex: "0" }, h("code", change))),
+    h("details", h("summary", "Show the change"), h("pre", { tabindex: "0" }, h("code", change))),
   );
 
 function expectations(expected) {
   const item = ({ expectation, met, shown }) => [
     met ? badge("healthy", "met") : badge("failing", "failed"),
-    h("code", expectation), " ", h("span.dim", "came to"), ` ${shown}`,
+    h("code", expectation), " ", h("span.dim", "actual"), ` ${shown}`,
   ];
-  return verdict("Expected", expected.map(item), `${expected.filter(({ met }) => met).length} of ${expected.length} met`);
+  return verdict("Expectations", expected.map(item), `${expected.filter(({ met }) => met).length} of ${expected.length} met`);
 }
 
-// --- The whole ---------------------------------------------------------------------------------------
+// --- Totals ------------------------------------------------------------------------------------------
 
 function totals({ delivered, deliveries, dead, waiting, attempts, amplification, duplicates, order_violations, latency }) {
   const toned = (n, tone) => (n > 0 ? tone : "plain");
   const took = (key) => (latency ? span(latency[key]) : "–");
-  const within = (words, key) => (latency ? `${words} ${took(key)}` : "nothing arrived");
+  const noted = (name, key) => (latency ? `${name} ${took(key)}` : "nothing delivered");
   const share = (n) => percent(deliveries > 0 ? n / deliveries : 0);
   return h("div.tiles", [
     tile({ name: "Delivered", value: count(delivered), note: `${share(delivered)} of ${counted(deliveries, "delivery", "deliveries")}` }),
     tile({ name: "Dead", value: count(dead), note: share(dead), tone: toned(dead, "bad") }),
-    tile({ name: "Still waiting", value: count(waiting), note: "when it was over", tone: toned(waiting, "warn") }),
-    tile({ name: "Attempts", value: count(attempts), note: `${amplification.toFixed(2)} for each delivery` }),
-    tile({ name: "Took effect again", value: count(duplicates), note: "duplicates", tone: toned(duplicates, "warn") }),
+    tile({ name: "Still waiting", value: count(waiting), note: "at the end", tone: toned(waiting, "warn") }),
+    tile({ name: "Attempts", value: count(attempts), note: `${amplification.toFixed(2)} per delivery` }),
+    tile({ name: "Duplicate side effects", value: count(duplicates), note: "repeated deliveries", tone: toned(duplicates, "warn") }),
     tile({ name: "Out of order", value: count(order_violations), note: "within a session", tone: toned(order_violations, "bad") }),
-    tile({ name: "Latency, median", value: took("p50_ms"), note: within("9 of 10 within", "p90_ms") }),
-    tile({ name: "Latency, p99", value: took("p99_ms"), note: within("at most", "max_ms") }),
+    tile({ name: "Latency p50", value: took("p50_ms"), note: noted("p90", "p90_ms") }),
+    tile({ name: "Latency p99", value: took("p99_ms"), note: noted("maximum", "max_ms") }),
   ]);
 }
 
-/** More attempts than this share a bar: up to each of these, and all that are above. */
+/** Attempt counts with a bar of their own, and the upper bounds of shared bars. */
 const ATTEMPTS_ALONE = 5;
 const ATTEMPTS_TOGETHER = [10, 20, 50, 100];
 
@@ -83,8 +83,8 @@ function attempts({ attempts_max, attempts_per_delivery, waiting }) {
       s("svg", { "aria-hidden": "true" }, s("rect", { width: `${Math.max(0.5, (100 * deliveries) / most).toFixed(2)}%`, height: "100%", rx: 2 })),
       h("span.end", count(deliveries), " ", h("small.dim", percent(deliveries / sum))),
     );
-  const more = `at most ${counted(attempts_max, "attempt")}${waiting > 0 ? `, ${count(waiting)} of them not ended` : ""}`;
-  return card("Attempts of each delivery", h("span.dim", more), h("ul.bars", [...bars].map(bar)));
+  const more = `maximum ${counted(attempts_max, "attempt")}${waiting > 0 ? `, ${counted(waiting, "delivery", "deliveries")} unfinished` : ""}`;
+  return card("Attempts per delivery", h("span.dim", more), h("ul.bars", [...bars].map(bar)));
 }
 
 function attemptsName(attempts) {
@@ -95,16 +95,15 @@ function attemptsName(attempts) {
 }
 
 function deadLetters({ dead, dead_letters }) {
-  if (dead_letters.length === 0) return card("Dead letters", null, empty("Nothing died", h("p", "No delivery failed for good.")));
+  if (dead_letters.length === 0) return card("Dead letters", null, empty("No dead letters", h("p", "No delivery failed permanently.")));
   const columns = [
     { name: "Cause", cell: ({ code, failure_code, category }) => `${code} after ${failure_code}, ${category}`, wide: true },
-    { name: "Of", cell: ({ queue, dependency }) => (queue === dependency ? queue : `${queue} at ${dependency}`) },
+    { name: "Service", cell: ({ queue, dependency }) => (queue === dependency ? queue : `${queue} at ${dependency}`) },
     { name: "Deliveries", cell: (cause) => count(cause.count), end: true },
   ];
   return card("Dead letters", h("span.dim", counted(dead, "delivery", "deliveries")), plainTable("Dead letters by cause", columns, dead_letters));
 }
 
-/** Services and channels, and those that were paused. */
 function services({ queues, paused }) {
   const took = (key) => ({ latency }) => (latency ? span(latency[key]) : "–");
   const columns = [
@@ -112,10 +111,10 @@ function services({ queues, paused }) {
     { name: "Deliveries", cell: ({ deliveries }) => count(deliveries), end: true },
     { name: "Delivered", cell: ({ delivered }) => count(delivered), end: true },
     { name: "Dead", cell: ({ dead }) => (dead > 0 ? h("b.tinted.bad", count(dead)) : "0"), end: true },
-    { name: "Most waiting", cell: ({ waiting }) => count(Math.max(0, ...waiting)), end: true },
-    { name: "Median", cell: took("p50_ms"), end: true },
+    { name: "Peak waiting", cell: ({ waiting }) => count(Math.max(0, ...waiting)), end: true },
+    { name: "p50", cell: took("p50_ms"), end: true },
     { name: "p99", cell: took("p99_ms"), end: true },
   ];
-  const pause = ({ service, at_ms }) => h("p.sum", badge("paused"), " ", h("b", service), ` was paused by its rule at ${span(at_ms)}`);
+  const pause = ({ service, at_ms }) => h("p.sum", badge("paused"), " ", h("b", service), ` paused by its rule at ${span(at_ms)}`);
   return card("Services", h("span.dim", counted(queues.length, "queue")), paused.map(pause), plainTable("Services", columns, queues));
 }

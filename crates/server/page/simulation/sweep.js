@@ -1,8 +1,8 @@
-/** One setting over several values: what is traded, as words, as a curve for each figure, and as a table. */
+/** A sweep of one setting: trade-offs as text, curves and a table. */
 
 import { h } from "../dom.js";
 import { counted } from "../format.js";
-import { spoken } from "../tint.js";
+import { withCode } from "../highlight.js";
 import { badge } from "../ui.js";
 import { chart } from "./chart.js";
 import { figures, metricName, plainTable, verdict } from "./parts.js";
@@ -13,7 +13,7 @@ export function sweepShown(swept) {
   const group = (name) => figuresOf(name ?? "All deliveries", swept.columns.filter(({ of }) => of === name), swept);
   return h(
     "div.simulated",
-    verdict("Verdict", swept.words.map((words) => [badge("info", "trade"), spoken(words)])),
+    verdict("Verdict", swept.words.map((words) => [badge("info", "trade-off"), withCode(words)])),
     names.map(group),
     expected(swept.rows),
   );
@@ -33,7 +33,7 @@ function figuresOf(title, columns, { paths, rows, places }) {
 
 const TIMES = new Set(["drain", "latency_p50", "latency_p99"]);
 
-/** A figure over the values, each of which is marked. What never came is a gap. */
+/** A figure over the swept values; "never" is a gap. */
 function curve(path, rows, places, { metric, values }) {
   const named = rows.map((row, at) => ({ at: places[at], name: row.values[0], value: values[at] })).sort((a, b) => a.at - b.at);
   const name = metricName(metric);
@@ -52,5 +52,5 @@ function expected(rows) {
       met === runs ? badge("healthy", "met") : badge("failing", "failed"),
       h("code", expectation), " ", h("span.dim", "with"), " ", h("code", values.join(", ")), " ", h("span.dim", `in ${met} of ${counted(runs, "run")}`),
     ]);
-  return verdict("Expected", rows.flatMap(ofRow));
+  return verdict("Expectations", rows.flatMap(ofRow));
 }

@@ -1,8 +1,8 @@
-/** Where an axis has its marks, and what stands beside them: few, evenly spaced, at numbers that people count by. */
+/** Axis marks and their labels: few, evenly spaced, at round numbers. */
 
 import { span } from "../format.js";
 
-/** Seconds between marks of time: what clocks have. */
+/** Steps of time axes, in seconds. */
 const CLOCK_STEPS = [
   0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30,
   60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400,
@@ -11,7 +11,7 @@ const DAY = 86_400;
 
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 
-/** The marks of an axis from 0 to the first that no value is above. `unit`: `time` in seconds, `count` or `number`. */
+/** The marks from 0 to the first that is not below `top`. `unit`: `time` in seconds, `count` or `number`. */
 export function marksFromZero(unit, top, steps) {
   const end = Math.max(top, unit === "count" ? steps : top > 0 ? 0 : 1);
   const step = stepOf(unit, end / steps);
@@ -20,12 +20,12 @@ export function marksFromZero(unit, top, steps) {
   return marks;
 }
 
-/** The marks between two ends, at most so many steps. */
+/** The marks between two ends. */
 export function marksBetween(unit, from, to, steps) {
   const step = stepOf(unit, (to - from) / steps);
   const first = Math.ceil(from / step);
   const marks = Array.from({ length: steps + 1 }, (_, at) => (first + at) * step);
-  // Sums of fractions are not exact.
+  // Floating-point sums are not exact.
   return marks.filter((mark) => mark <= to + step / 1000);
 }
 
@@ -41,5 +41,4 @@ function round(least) {
   return Number(step.toPrecision(1));
 }
 
-/** What stands beside a mark. */
 export const labelOf = (unit, value) => (unit !== "time" ? short.format(value) : value > 0 ? span(value * 1000) : "0");

@@ -1,4 +1,4 @@
-/** The audit: who did what and when, by hand or by rule, the latest first. */
+/** The audit log: who did what and when, latest first. */
 
 import { get, part } from "../api.js";
 import { toast } from "../dialog.js";
@@ -8,26 +8,26 @@ import { me } from "../session.js";
 import { empty, failure, heading, skeleton, table } from "../ui.js";
 
 const PAGE_ROWS = 100;
-const LOOK_MS = 5000;
+const REFRESH_MS = 5000;
 
 export async function view(place, page) {
   const body = slot("section.card");
   const records = new Map();
   let next = null;
   let wanted = page.query.get("find") ?? "";
-  const draw = () => fill(body, drawRecords([...records.values()], wanted), next && h("div.pages", h("button", { type: "button", onclick: older }, "Older records")));
+  const draw = () => fill(body, drawRecords([...records.values()], wanted), next && h("div.pages", h("button", { type: "button", onclick: older }, "Older entries")));
   const keep = (found) => {
     for (const record of found.audit) records.set(record.number, record);
   };
-  /** The latest page again and again; older ones come when they are asked for, and do not change. */
-  const look = async () => {
+  /** Refreshes the latest page; older entries never change and are loaded on demand. */
+  const refresh = async () => {
     try {
       const found = await get("v1/audit", { limit: PAGE_ROWS }, page.signal);
       if (records.size === 0) next = found.next;
       keep(found);
       draw();
     } catch (error) {
-      if (!page.signal.aborted && records.size === 0) fill(body, failure(error, look));
+      if (!page.signal.aborted && records.size === 0) fill(body, failure(error, refresh));
     }
   };
   const older = async () => {
@@ -40,25 +40,34 @@ export async function view(place, page) {
       if (!page.signal.aborted) toast(error.message, "bad");
     }
   };
-  const label = "Filter by who, what or why";
+  const label = "Filter by user, target or reason";
   const oninput = (event) => ((wanted = event.target.value), draw());
   const filter = h("input", { type: "search", "aria-label": label, placeholder: label, value: wanted, oninput });
-  fill(place, heading("Audit", { says: "Whatever is done with letters, services, breakers and keys leaves a record." }), h("div.filters", filter), body);
+  fill(place, heading("Audit", { description: "Every change to dead letters, services, breakers and keys is recorded." }), h("div.filters", filter), body);
   fill(body, skeleton(6));
-  page.every(LOOK_MS, () => document.hidden || look());
-  await look();
+  page.every(REFRESH_MS, () => document.hidden || refresh());
+  await refresh();
 }
 
 const COLUMNS = [
-  { name: "Act", cell: (record) => h("b", record.act) },
-  { name: "At", cell: (record) => h("span", when(record.at), h("span.dim.small.exact", exact(record.at))) },
-  { name: "Letters", cell: (record) => (record.letters > 0 ? count(record.letters) : ""), end: true },
-  { name: "What", cell: (record) => whatOf(record), wide: true },
-  { name: "Why", cell: (record) => record.note ?? "", wide: true },
+  { name: "Action", cell: (record) => h("b", record.act) },
+  { name: "Time", cell: (record) => h("span", when(record.at), h("span.dim.small.exact", exact(record.at))) },
+  { name: "Who", cell: whoOf },
+  { name: "Dead letters", cell: (record) => (record.letters > 0 ? count(record.letters) : ""), end: true },
+  { name: "Target", cell: whatOf, wide: true },
+  { name: "Reason", cell: (record) => record.note ?? "", wide: true },
 ];
-const BY = { name: "By", cell: (record) => record.by ?? "the rule book" };
 
-/** Ids lead to what they name. */
+/** The only action that the server takes by itself even where authentication is off. */
+const AUTOMATIC = "retention";
+
+/** Without authentication there are no names. */
+function whoOf({ by, act }) {
+  const isLocal = me.value.authentication === "off" && act !== AUTOMATIC;
+  return by ?? h("span.dim", isLocal ? "local, no key" : "rule book");
+}
+
+/** IDs in the text become links. */
 function whatOf({ what, act }) {
   const letter = what.match(/\b[0-9a-f]{32}\b/)?.[0];
   const group = what.match(/failure group ([0-9a-f]{16})/)?.[1];
@@ -69,11 +78,9 @@ function whatOf({ what, act }) {
 
 function drawRecords(records, wanted) {
   const word = wanted.trim().toLowerCase();
-  const holds = (record) => [record.act, record.what, record.note, record.by].some((text) => text?.toLowerCase().includes(word));
-  const shown = records.filter((record) => word === "" || holds(record)).sort((a, b) => b.number - a.number);
-  if (records.length === 0) return empty("Nothing is on record yet", h("p", "Replays, purges, pauses, edits and keys will be listed here: when, what, how many, by whom and why."));
-  if (shown.length === 0) return empty("No record says that", h("p", "The filter looks through the records that are listed; older ones can be fetched below."));
-  // Where nobody is asked for a key, nobody is known by name.
-  const columns = me.value.authentication === "off" ? COLUMNS : [...COLUMNS.slice(0, 2), BY, ...COLUMNS.slice(2)];
-  return table({ label: "Records", columns, rows: shown, key: (record) => record.number });
+  const matches = (record) => [record.act, record.what, record.note, record.by].some((text) => text?.toLowerCase().includes(word));
+  const shown = records.filter((record) => word === "" || matches(record)).sort((a, b) => b.number - a.number);
+  if (records.length === 0) return empty("No entries yet", h("p", "Replays, purges, pauses, edits and key changes are listed here with time, user and reason."));
+  if (shown.length === 0) return empty("No matching entries", h("p", "The filter applies to the loaded entries. Load older ones below."));
+  return table({ label: "Audit log", columns: COLUMNS, rows: shown, key: (record) => record.number });
 }

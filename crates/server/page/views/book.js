@@ -1,12 +1,12 @@
-/** The rule book: its text with what hurts in it, the rule for any event, and every retry policy as a picture. */
+/** The rule book: its text with findings, the resolved rule of an event, and the retry policies. */
 
 import { get, part } from "../api.js";
 import { fill, h, slot } from "../dom.js";
-import { counted, when } from "../format.js";
+import { count, counted, queueOf, when } from "../format.js";
+import { highlighted, withCode } from "../highlight.js";
 import { icon } from "../icons.js";
 import { policyPlots } from "../policies.js";
-import { spoken, tinted } from "../tint.js";
-import { badge, card, command, empty, facts, heading, lineLink, table } from "../ui.js";
+import { badge, card, command, empty, facts, heading, lineLink } from "../ui.js";
 import { watch } from "../watch.js";
 
 const BOOK_MS = 10_000;
@@ -23,7 +23,7 @@ export async function view(place, page) {
       return { book, refusal: degraded.find(({ what }) => what === "book-refused") };
     },
     draw: ({ book, refusal }) => {
-      // A line is gone to once: whoever scrolls on from there is not brought back.
+      // Scroll to the line only once, not after every refresh.
       if (!reached && wanted) requestAnimationFrame(() => document.getElementById(`line-${wanted}`)?.scrollIntoView({ block: "center" }));
       reached = true;
       return drawBook(book, refusal, wanted, resolved);
@@ -38,23 +38,24 @@ function drawBook(book, refusal, wanted, resolved) {
   return [
     heading("Rule book", {
       acts: h("a.button", { href: "#/simulate" }, icon("simulate"), "Simulate"),
-      says: [book.path ? h("code", book.path) : "The built-in book", ", read ", when(book.read_at), ", ", version(book)],
+      description: [book.path ? h("code", book.path) : "Built-in rule book", ", loaded ", when(book.read_at), ", version ", version(book)],
     }),
-    refusal && h("div.standing.bad", { role: "status" }, h("p", h("b", refusal.why)), book.path && command(`redrive check ${book.path}`)),
+    refusal && h("div.callout.bad", { role: "status" }, h("p", h("b", refusal.why)), book.path && command(`redrive check ${book.path}`)),
     h(
       "div.columns.book",
       card("Text", h("span.dim", counted(lines(book.text).length, "line")), listing(book, wanted)),
-      h("div.stack", card("What could hurt", h("span.dim", counted(findings.length, "finding")), drawFindings(findings)), resolved(book)),
+      card("Findings", h("span.dim", counted(findings.length, "finding")), drawFindings(findings)),
     ),
-    card("Retry policies", h("span.dim", "when each retry comes, at the earliest and the latest"), h("div.policies", policyPlots(book.policies, describe))),
+    resolved(book),
+    card("Retry policies", h("span.dim", "earliest and latest start of each retry"), h("div.policies", policyPlots(book.policies, describe))),
   ];
 }
 
-const version = ({ hash }) => h("code", { title: "What tells this version from others" }, String(hash).slice(0, 16));
+const version = ({ hash }) => h("code", { title: "Hash of this version" }, String(hash).slice(0, 16));
 
 const lines = (text) => text.replace(/\n$/, "").split("\n");
 
-// --- The text --------------------------------------------------------------------------------------
+// --- Text ------------------------------------------------------------------------------------------
 
 function listing({ text, findings }, wanted) {
   const at = byLine(findings);
@@ -71,11 +72,11 @@ function listing({ text, findings }, wanted) {
         "aria-current": number === wanted ? "location" : null,
       },
       h("a.number", { href: `#/book/${number}`, tabindex: marks.length > 0 || number === wanted ? null : "-1", "aria-label": `Line ${number}` }, number),
-      h("code", line === "" ? "\u200b" : tinted(line)),
+      h("code", line === "" ? "\u200b" : highlighted(line)),
       marks.length > 0 && h("div.marks", marks.map(mark)),
     );
   };
-  return h("div.listing", { tabindex: "0", role: "region", "aria-label": "The text of the rule book" }, h("ol", lines(text).map(row)));
+  return h("div.listing", { tabindex: "0", role: "region", "aria-label": "Rule book text" }, h("ol", lines(text).map(row)));
 }
 
 function byLine(findings) {
@@ -87,10 +88,10 @@ function byLine(findings) {
 const toneOf = (severity) => ({ error: "bad", warning: "warn", info: "info" })[severity] ?? "quiet";
 
 const mark = ({ severity, code, message, help }) =>
-  h("div.mark", badge(severity), h("span", h("b", spoken(message)), help && h("span.help", spoken(help)), h("code.dim", code)));
+  h("div.mark", badge(severity), h("span", h("b", withCode(message)), help && h("span.help", withCode(help)), h("code.dim", code)));
 
 function drawFindings(findings) {
-  if (findings.length === 0) return empty("Nothing stands out", h("p", "Every check of the book passed: nothing in it contradicts itself or is known to hurt."));
+  if (findings.length === 0) return empty("No findings", h("p", "All checks of the rule book passed."));
   return h("ul.findings", findings.map((finding) =>
     h(
       "li",
@@ -99,20 +100,14 @@ function drawFindings(findings) {
         "a",
         { href: `#/book/${finding.line}` },
         badge(finding.severity),
-        h("span", h("span.dim", `line ${finding.line} `), spoken(finding.message)),
+        h("span", h("span.dim", `line ${finding.line} `), withCode(finding.message)),
       ),
     )));
 }
 
-// --- The rule for an event -------------------------------------------------------------------------
+// --- Resolved rule ---------------------------------------------------------------------------------
 
-const RULE_COLUMNS = [
-  { name: "What", cell: (value) => h("code", value.name) },
-  { name: "Value", cell: (value) => value.value, wide: true },
-  { name: "From", cell: (value) => [value.from, value.line && [", ", lineLink(value.line)]] },
-];
-
-/** Asks which rule holds for what the reader chooses, and keeps the answer while the book is drawn again. */
+/** A form that resolves the rule of a service and an event type. The result stays while the book is redrawn. */
 function resolver(page) {
   const answer = slot("div");
   const ask = async (form) => {
@@ -128,10 +123,10 @@ function resolver(page) {
     const queues = book.services.flatMap(({ service, channels }) => (channels?.length > 0 ? channels.map((channel) => `${service}/${channel}`) : [service]));
     if (queues.length === 0) return null;
     const types = [...new Set(book.services.flatMap((service) => service.types))].filter((one) => !one.includes("*"));
-    // Made anew each time, so that the one on the page stays where it is, with what is typed and the cursor in it.
+    // Not a slot: `fill` patches it and keeps the typed text and the cursor.
     const type = h("input", { name: "type", id: "rule-type", list: "rule-types", required: true, autocomplete: "off", placeholder: "orders.placed" });
     return card(
-      "Which rule holds",
+      "Resolved rule",
       null,
       h(
         "form.rule-form",
@@ -145,18 +140,39 @@ function resolver(page) {
   };
 }
 
+/** The values in sections, as `redrive rules` prints them. */
 function drawRule(rule) {
-  const queue = rule.channel ? `${rule.service}/${rule.channel}` : rule.service;
+  const queue = queueOf(rule);
+  const groups = Map.groupBy(rule.values, ({ group }) => group);
   return [
     h("p.sum", h("code", rule.type), " → ", h("a", { href: `#/services/${part(rule.service)}` }, queue), ", ", lineLink(rule.line)),
-    table({ label: `The rule of ${queue} for ${rule.type}`, columns: RULE_COLUMNS, rows: rule.values, key: (value) => value.name }),
+    h(
+      "div.scroll",
+      { tabindex: "0", role: "region", "aria-label": `Rule of ${queue} for ${rule.type}` },
+      h(
+        "table.rule",
+        h("thead", h("tr", ["Name", "Value", "From"].map((name) => h("th", { scope: "col" }, name)))),
+        [...groups].map(([group, values]) => h("tbody", { key: group }, h("tr.section", h("th", { colspan: 3, scope: "rowgroup" }, group)), values.map(ruleRow))),
+      ),
+    ),
   ];
 }
+
+const ruleRow = ({ name, value, note, from, line }) =>
+  h("tr", { key: name },
+    h("td", { "data-name": "Name" }, name),
+    h("td", { "data-name": "Value" }, h("code", withThousands(value)), note && h("span.dim", ` ${note}`)),
+    h("td", { "data-name": "From" }, sourceOf(from, line)));
+
+const withThousands = (value) => (/^\d{5,}$/.test(value) ? count(Number(value)) : value);
+
+/** `from` ends with the line number: that part becomes the link. */
+const sourceOf = (from, line) => (line ? [from.replace(/,? ?line \d+$/, ""), " ", lineLink(line)] : h("span.dim", from));
 
 // --- Retry policies --------------------------------------------------------------------------------
 
 const describe = (policy) =>
   facts(
-    ["Stands at", policy.line ? lineLink(policy.line) : "built in"],
-    ["Used by", policy.used_by.length > 0 ? policy.used_by.map((user) => h("span.one-of", user)) : "nobody"],
+    ["Defined at", policy.line ? lineLink(policy.line) : "built in"],
+    ["Used by", policy.used_by.length > 0 ? policy.used_by.map((user) => h("span.one-of", user)) : "nothing"],
   );

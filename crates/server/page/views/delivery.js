@@ -1,18 +1,18 @@
-/** One delivery: how it stands, its attempts on a time line, and the words about each. */
+/** One delivery: its state, a timeline, and the details of each attempt. */
 
 import { get, part, post } from "../api.js";
+import { attemptRecords, summary } from "../delivery_text.js";
 import { ask, toast } from "../dialog.js";
 import { h } from "../dom.js";
 import { counted, exact, queueOf, when } from "../format.js";
-import { onHappening } from "../live.js";
+import { attemptHistory } from "../history.js";
+import { onActivity } from "../live.js";
 import { action } from "../session.js";
-import { stories } from "../story.js";
 import { timeline } from "../timeline.js";
 import { badge, card, command, empty, facts, heading, toneOf } from "../ui.js";
 import { watch } from "../watch.js";
-import { standing } from "../words.js";
 
-const LOOK_MS = 3000;
+const REFRESH_MS = 3000;
 
 export function view(place, page) {
   const [id] = page.path;
@@ -25,10 +25,10 @@ export function view(place, page) {
       page.title(`${delivery.event_type} → ${queueOf(delivery)}`);
       return drawn();
     },
-    every: LOOK_MS,
+    every: REFRESH_MS,
     lines: 10,
   });
-  onHappening(({ delivery }) => shown && delivery === shown.id && watching.again(), page.signal);
+  onActivity(({ delivery }) => shown && delivery === shown.id && watching.again(), page.signal);
   const rescale = (chosen) => {
     scale = chosen;
     watching.again();
@@ -40,20 +40,20 @@ export function view(place, page) {
       badge: badge(shown.state),
       acts: acts(shown, watching.again),
     }),
-    h("p.standing", { class: toneOf(shown.state) }, standing(shown), death(shown)),
-    card("Time line", null, timeline(shown, scale, rescale)),
+    h("p.callout", { class: toneOf(shown.state) }, summary(shown), death(shown)),
+    card("Timeline", null, timeline(shown, scale, rescale)),
     h(
       "div.columns",
-      card("Attempts", h("span.dim", counted(shown.attempts, "attempt")), shown.stories?.length > 0 ? stories(shown) : noStory(shown)),
+      card("Attempts", h("span.dim", counted(shown.attempts, "attempt")), attemptRecords(shown).length > 0 ? attemptHistory(shown) : noHistory(shown)),
       h("div.stack", card("Delivery", null, about(shown)), card("In a terminal", null, h("div.pad.stack", commands(shown).map(command)))),
     ),
   ];
 }
 
-const noStory = (delivery) =>
+const noHistory = (delivery) =>
   delivery.state === "purged"
-    ? empty("Its story is gone", h("p", "A purge deletes what was kept of a dead letter."))
-    : empty("No attempt has been made yet", h("p", "The first one shows up here by itself."));
+    ? empty("History deleted", h("p", "A purge deletes the dead letter with its history."))
+    : empty("No attempts yet", h("p", "The first attempt appears here."));
 
 function death({ death: why }) {
   if (!why) return null;
@@ -62,7 +62,7 @@ function death({ death: why }) {
     h("code", why.code),
     why.failure_code !== why.code && [", last failure ", h("code", why.failure_code)],
     `: ${why.message} `,
-    h("a", { href: `#/groups/${why.fingerprint}` }, "Its failure group"),
+    h("a", { href: `#/groups/${why.fingerprint}` }, "Failure group"),
   ];
 }
 
@@ -78,28 +78,28 @@ async function replay(delivery, again) {
   const isPoison = delivery.death?.tier === "poison";
   const done = await ask({
     title: "Replay this dead letter?",
-    says: [
-      h("p", "It is sent to ", h("b", queueOf(delivery)), " again, as it came, with a fresh count of retries. If it fails again, it becomes poison unless the rule book gives it more tries."),
-      isPoison && h("p.refused", "It is poison: it has failed a replay, or does not parse. Say why it should go through now."),
+    description: [
+      h("p", "It is sent to ", h("b", queueOf(delivery)), " unchanged, with fresh retries. If it fails again, it becomes poison unless the rule book allows more replays."),
+      isPoison && h("p.refused", "It is poison: it failed a replay or cannot be parsed. Give a reason to replay it."),
     ],
-    fields: [{ name: "note", label: "Why", hint: "Goes on record with the replay.", required: isPoison, maxlength: 1000 }],
-    act: "Replay it",
-    doing: ({ note }) => post("v1/replays", { letters: [delivery.id], ...(note && { note }), ...(isPoison && { include_poison: true }) }),
+    fields: [{ name: "note", label: "Reason", hint: "Saved in the audit log.", required: isPoison, maxlength: 1000 }],
+    act: "Replay",
+    submit: ({ note }) => post("v1/replays", { letters: [delivery.id], ...(note && { note }), ...(isPoison && { include_poison: true }) }),
   });
-  if (done) toast("the replay has begun");
+  if (done) toast("Replay started");
   again();
 }
 
 async function skip(delivery, again) {
   const done = await ask({
     title: "Skip this dead letter?",
-    says: [h("p", "It is given up: nobody sends it again. What waits behind it in its session goes on. This cannot be undone.")],
-    fields: [{ name: "note", label: "Why", hint: "Goes on record.", maxlength: 1000 }],
-    act: "Skip it",
+    description: [h("p", "It will not be sent again. Deliveries that wait behind it in its session resume. This cannot be undone.")],
+    fields: [{ name: "note", label: "Reason", hint: "Saved in the audit log.", maxlength: 1000 }],
+    act: "Skip",
     danger: true,
-    doing: ({ note }) => post(`v1/dead-letters/${delivery.id}/skip`, note ? { note } : {}),
+    submit: ({ note }) => post(`v1/dead-letters/${delivery.id}/skip`, note ? { note } : {}),
   });
-  if (done) toast("skipped");
+  if (done) toast("Dead letter skipped");
   again();
 }
 
@@ -108,11 +108,11 @@ function about(delivery) {
   return facts(
     ["Service", h("a", { href: `#/services/${encodeURIComponent(delivery.service)}` }, queueOf(delivery))],
     ["Event type", search("type", delivery.event_type)],
-    ["Event id", h("a.mono", { href: `#/deliveries?find=${encodeURIComponent(delivery.event_id)}` }, delivery.event_id)],
+    ["Event ID", h("a.mono", { href: `#/deliveries?find=${encodeURIComponent(delivery.event_id)}` }, delivery.event_id)],
     ["Event source", delivery.event_source],
     delivery.session && ["Session", search("session", delivery.session)],
-    delivery.correlation_id && ["Correlation id", search("correlation", delivery.correlation_id)],
-    ["Rule row", delivery.subscription],
+    delivery.correlation_id && ["Correlation ID", search("correlation", delivery.correlation_id)],
+    ["Subscription", delivery.subscription],
     ["Accepted", h("span", when(delivery.accepted_at), h("span.dim", ` ${exact(delivery.accepted_at)}`))],
     delivery.ended_at && ["Ended", h("span", when(delivery.ended_at), h("span.dim", ` ${exact(delivery.ended_at)}`))],
     delivery.replays > 0 && ["Replayed", counted(delivery.replays, "time")],
@@ -120,7 +120,7 @@ function about(delivery) {
     delivery.held_by && ["Held by", h("a.mono", { href: `#/deliveries/${delivery.held_by}` }, delivery.held_by)],
     delivery.superseded_by && ["Replaced by", h("a.mono", { href: `#/deliveries?find=${delivery.superseded_by}` }, delivery.superseded_by)],
     delivery.supersedes && ["Replaces", h("a.mono", { href: `#/deliveries?find=${delivery.supersedes}` }, delivery.supersedes)],
-    ["Delivery", h("span.mono", delivery.id)],
+    ["Delivery ID", h("span.mono", delivery.id)],
     ["Receipt", h("span.mono", delivery.receipt)],
   );
 }

@@ -1,9 +1,9 @@
-/** The doctor: what is likely to hurt, the worst first, with what was seen, what to do and what to write. */
+/** Doctor: likely problems, worst first, with evidence, advice and a rule book change. */
 
 import { get, part } from "../api.js";
 import { h } from "../dom.js";
 import { count, counted, when } from "../format.js";
-import { snippet, spoken } from "../tint.js";
+import { snippet, withCode } from "../highlight.js";
 import { badge, card, empty, heading, lineLink, SEVERITIES, table, worstFirst } from "../ui.js";
 import { watch } from "../watch.js";
 
@@ -19,23 +19,23 @@ function drawReport({ looked_at: looked, findings, change, too_little: unjudged 
   return [
     heading("Doctor", {
       badge: sums.map(([harm, number]) => badge(harm, `${count(number)} ${harm}`)),
-      says: [
-        `Holds what happens against the rule book. Looked at ${counted(looked.deliveries, "delivery", "deliveries")} with `,
+      description: [
+        `Compares recent traffic with the rule book. Checked ${counted(looked.deliveries, "delivery", "deliveries")} with `,
         counted(looked.attempts, "attempt"),
         looked.since && [" since ", when(looked.since)],
         ".",
       ],
     }),
     sorted.length === 0
-      ? h("section.card", empty("Nothing to complain about", h("p", "What happens fits the rule book: timeouts, retries, breakers and limits suit what the services do.")))
+      ? h("section.card", empty("No problems found", h("p", "Timeouts, retries, breakers and limits fit the recent traffic.")))
       : sorted.map(finding),
-    sorted.filter((found) => found.change).length > 1 && card("All changes in one", null, h("div.pad", snippet(change, "Copy all changes"))),
-    unjudged.length > 0 && card("Too little to judge", h("span.dim", "they need more attempts"), unjudgedTable(unjudged)),
+    sorted.filter((found) => found.change).length > 1 && card("All changes combined", null, h("div.pad", snippet(change, "Copy all changes"))),
+    unjudged.length > 0 && card("Not enough data", h("span.dim", "needs more attempts"), unjudgedTable(unjudged)),
   ];
 }
 
 const unjudgedTable = (rows) =>
-  table({ label: "Rows that are not judged", columns: UNJUDGED_COLUMNS, rows, key: (row) => `${row.service} ${row.events}` });
+  table({ label: "Subscriptions without enough data", columns: UNJUDGED_COLUMNS, rows, key: (row) => `${row.service} ${row.events}` });
 
 const UNJUDGED_COLUMNS = [
   { name: "Service", cell: (row) => row.service },
@@ -47,18 +47,18 @@ const TONES = { critical: "bad", high: "bad", medium: "warn", low: "quiet" };
 
 const finding = (found, index) =>
   h(
-    "section.card.loud",
+    "section.card.prominent",
     { key: `${found.code}-${found.service ?? ""}-${found.dependency ?? ""}-${index}`, class: TONES[found.harm] ?? "quiet" },
-    h("header", h("h2", badge(found.harm), " ", h("span", spoken(found.title))), h("div.more", h("code.dim", found.code), found.line && lineLink(found.line))),
+    h("header", h("h2", badge(found.harm), " ", h("span", withCode(found.title))), h("div.more", h("code.dim", found.code), found.line && lineLink(found.line))),
     h(
       "div.pad.finding",
       (found.service || found.dependency) && h("p.small",
         found.service && h("span.one-of", "Service ", h("a", { href: `#/services/${part(found.service.split("/")[0])}` }, found.service)),
         found.dependency && h("span.one-of", "Dependency ", h("a", { href: `#/breakers/${part(found.dependency)}` }, found.dependency))),
-      found.evidence?.length > 0 && [h("h3", "What was seen"), h("ul.evidence", found.evidence.map((line) => h("li", spoken(line))))],
-      h("h3", "What to do"),
-      h("p", spoken(found.advice)),
+      found.evidence?.length > 0 && [h("h3", "Evidence"), h("ul.evidence", found.evidence.map((line) => h("li", withCode(line))))],
+      h("h3", "Advice"),
+      h("p", withCode(found.advice)),
       found.gain && h("p.small", `Simulated with the change: ${found.gain.words}`),
-      found.change && snippet(found.change, "Copy the change"),
+      found.change && snippet(found.change, "Copy change"),
     ),
   );

@@ -1,16 +1,16 @@
-/** Failure groups: dead letters by their cause, and one cause with its letters. */
+/** Failure groups: dead letters by cause, and one group with its dead letters. */
 
 import { get, part } from "../api.js";
-import { failureGroups, isBoundToSeveral, onlyService } from "../bound.js";
 import { fill, h, slot } from "../dom.js";
 import { compact, count, counted, queueOf, when } from "../format.js";
+import { attemptHistory } from "../history.js";
 import { letterTable } from "../letter_table.js";
 import { pulse } from "../live.js";
-import { now } from "../now.js";
 import { plot, sparkline } from "../plot.js";
 import { purge } from "../purge.js";
+import { failureGroups, isBoundToSeveral, onlyService } from "../scope.js";
+import { now } from "../server_clock.js";
 import { action, boundTo } from "../session.js";
-import { stories } from "../story.js";
 import { timeline } from "../timeline.js";
 import { badge, card, choice, empty, facts, heading, table } from "../ui.js";
 import { watch } from "../watch.js";
@@ -32,28 +32,28 @@ export async function view(place, page) {
   fill(
     place,
     heading("Failure groups", {
-      says: "Dead letters with the same cause stand together: mend the cause, then send the group again.",
-      // A replay of several services concerns more than one who is bound to some may begin.
-      acts: (filter.service || !isBoundToSeveral()) && action("operate", "Replay all that is shown", () => location.assign(replayHref(filter))),
+      description: "Dead letters grouped by cause. Fix the cause, then replay the group.",
+      // A limited key can replay only one service at a time.
+      acts: (filter.service || !isBoundToSeveral()) && action("operate", "Replay all shown", () => location.assign(replayHref(filter))),
     }),
     filters(page, filter, await knownServices(page.signal)),
     body,
     held,
   );
   watch(page, body, { load: (signal) => failureGroups(filter, signal), draw: (found) => drawGroups(found, filter), every: GROUPS_MS });
-  // Whoever is bound to some services is not told of the sessions of all.
+  // The endpoint is not available to limited keys.
   if (!boundTo()) watch(page, held, { load: (signal) => get("v1/held-sessions", {}, signal), draw: drawHeld, every: GROUPS_MS, lines: 0 });
 }
 
 const given = (filter) => Object.fromEntries(Object.entries(filter).filter(([, value]) => value));
 
-/** Where a replay of what the filter names is prepared. */
+/** The address of a new replay with this filter. */
 const replayHref = (filter) => {
   const query = new URLSearchParams(given(filter));
   return `#/replays/new${query.size > 0 ? `?${query}` : "?all=true"}`;
 };
 
-/** The services that there are to choose from; whoever comes here first has not heard of them yet. */
+/** All services; loaded if there was no pulse yet. */
 export async function knownServices(signal) {
   return pulse.value?.services ?? (await get("v1/services", {}, signal)).services;
 }
@@ -62,9 +62,9 @@ function filters(page, { service, category, from }, known) {
   const services = [...new Set([...known.map((one) => one.service), ...(service ? [service] : [])])].sort();
   return h(
     "div.filters",
-    select("Service", "every service", services, service, (value) => page.go({ service: value })),
-    select("Category", "every category", CATEGORIES, category, (value) => page.go({ category: value })),
-    choice("Died within", AGES, from ?? "", (value) => page.go({ from: value })),
+    select("Service", "All services", services, service, (value) => page.go({ service: value })),
+    select("Category", "All categories", CATEGORIES, category, (value) => page.go({ category: value })),
+    choice("Age", AGES, from ?? "", (value) => page.go({ from: value })),
   );
 }
 
@@ -79,7 +79,7 @@ function select(label, all, options, now, onchoose) {
 
 const GROUP_COLUMNS = [
   { name: "Cause", cell: (group) => h("span.cause", h("span", group.message || group.code), h("span.dim.mono", group.code)), wide: true },
-  { name: "Letters", cell: (group) => h("span.count-of", h("b", compact(group.count)), group.poison > 0 && h("span.small.tinted.bad", `${compact(group.poison)} poison`)), end: true },
+  { name: "Dead letters", cell: (group) => h("span.count-of", h("b", compact(group.count)), group.poison > 0 && h("span.small.tinted.bad", `${compact(group.poison)} poison`)), end: true },
   { name: "Last 24 hours", cell: (group) => h("span.trend.bad", { title: trendWords(group.trend) }, sparkline(group.trend.counts)) },
   { name: "Service", cell: (group) => group.services.map((one) => h("span.one-of", queueOf(one))) },
   { name: "Category", cell: (group) => badge(group.category) },
@@ -94,31 +94,31 @@ function drawGroups({ groups }, filter) {
   const letters = groups.reduce((sum, group) => sum + group.count, 0);
   return h(
     "div",
-    h("p.sum", h("b", counted(letters, "dead letter")), ` of ${counted(groups.length, "cause")}`),
+    h("p.sum", h("b", counted(letters, "dead letter")), ` in ${counted(groups.length, "group")}`),
     table({ label: "Failure groups", columns: GROUP_COLUMNS, rows: groups, key: (group) => group.fingerprint, href: (group) => `#/groups/${group.fingerprint}` }),
   );
 }
 
 function nothing(filter) {
   const isFiltered = Object.values(filter).some(Boolean);
-  if (isFiltered) return empty("No dead letters like that", h("p", h("a", { href: "#/groups" }, "Show all failure groups")));
-  return empty("No dead letters", h("p", "A delivery that fails for good is kept here with its event, every attempt and the reason, until somebody sends it again or gives it up."));
+  if (isFiltered) return empty("No matching dead letters", h("p", h("a", { href: "#/groups" }, "Show all failure groups")));
+  return empty("No dead letters", h("p", "A delivery that fails permanently is kept here with its event, attempts and reason, until it is replayed, skipped or purged."));
 }
 
 const HELD_COLUMNS = [
   { name: "Session", cell: (one) => one.session },
   { name: "Service", cell: queueOf },
   { name: "Type", cell: (one) => one.event_type },
-  { name: "Waiting behind", cell: (one) => count(one.behind), end: true },
+  { name: "Blocked deliveries", cell: (one) => count(one.behind), end: true },
   { name: "Since", cell: (one) => when(one.since) },
 ];
 
 function drawHeld({ held_sessions: held }) {
   if (held.length === 0) return [];
   return card(
-    "Sessions that a dead letter holds",
-    h("span.dim", "what comes after the letter waits"),
-    table({ label: "Held sessions", columns: HELD_COLUMNS, rows: held, key: (one) => one.letter, href: (one) => `#/letters/${one.letter}` }),
+    "Sessions blocked by a dead letter",
+    h("span.dim", "later deliveries wait"),
+    table({ label: "Blocked sessions", columns: HELD_COLUMNS, rows: held, key: (one) => one.letter, href: (one) => `#/letters/${one.letter}` }),
   );
 }
 
@@ -134,11 +134,11 @@ function oneGroup(place, page, fingerprint) {
     if (id === sample) return;
     sample = id;
     const body = slot("div");
-    fill(example, card("The latest letter's story", h("a", { href: `#/letters/${id}` }, "The whole letter"), body));
+    fill(example, card("Latest example", h("a", { href: `#/letters/${id}` }, "Open"), body));
     let scale = null;
     const looking = watch(page, body, {
       load: (signal) => get(`v1/deliveries/${part(id)}`, {}, signal),
-      draw: (delivery) => h("div", timeline(delivery, scale, (chosen) => ((scale = chosen), looking.again())), stories(delivery)),
+      draw: (delivery) => h("div", timeline(delivery, scale, (chosen) => ((scale = chosen), looking.again())), attemptHistory(delivery)),
     });
   };
   watch(page, top, {
@@ -155,10 +155,10 @@ function oneGroup(place, page, fingerprint) {
 
 function gone(fingerprint) {
   return [
-    heading("No letters left", { up: ["#/groups", "Failure groups"] }),
+    heading("No dead letters left", { up: ["#/groups", "Failure groups"] }),
     h("section.card", empty(
-      "This cause has no dead letters any more",
-      h("p", "They were delivered by a replay, given up or deleted. What was done is on record."),
+      "This failure group is empty",
+      h("p", "Its dead letters were replayed, skipped or purged. The audit log has the details."),
       h("p", h("a", { href: "#/replays" }, "Replays"), " · ", h("a", { href: "#/audit" }, "Audit")),
       h("p.mono.dim", fingerprint),
     )),
@@ -166,18 +166,18 @@ function gone(fingerprint) {
 }
 
 function drawGroup(group) {
-  // A cause is one of a single service, which whoever is bound to some has to name.
+  // A limited key has to name the service.
   const filter = { fingerprint: group.fingerprint, service: boundTo() && group.services[0].service };
   return [
     heading(group.message || group.code, {
       up: ["#/groups", "Failure groups"],
       badge: badge(group.category),
       acts: [
-        action("operate", "Replay the group…", () => location.assign(replayHref(filter)), { class: "main" }),
+        action("operate", "Replay group…", () => location.assign(replayHref(filter)), { class: "main" }),
         action("operate", "Purge…", () => purge(given(filter), "this failure group")),
       ],
     }),
-    h("div.columns", card("Deaths in the last 24 hours", null, drawTrend(group.trend)), card("What they have in common", null, groupFacts(group))),
+    h("div.columns", card("Dead letters, last 24 h", null, drawTrend(group.trend)), card("Details", null, groupFacts(group))),
   ];
 }
 
@@ -186,12 +186,12 @@ function drawTrend({ counts, span_seconds: seconds }) {
   const to = now();
   const points = counts.map((value, at) => ({ at: new Date(to - (counts.length - 1 - at) * step).toISOString(), value }));
   const series = [{ name: "dead letters", of: (point) => point.value, tone: "bad", filled: true }];
-  return plot({ label: "Deliveries that died", points, series, from: to - (counts.length - 1) * step, to, step });
+  return plot({ label: "Dead letters", points, series, from: to - (counts.length - 1) * step, to, step });
 }
 
 const groupFacts = (group) =>
   facts(
-    ["Letters", [h("b", count(group.count)), group.poison > 0 && h("span.tinted.bad", `, ${count(group.poison)} of them poison`)]],
+    ["Dead letters", [h("b", count(group.count)), group.poison > 0 && h("span.tinted.bad", `, ${count(group.poison)} poison`)]],
     ["Code", h("code", group.code)],
     ["Service", group.services.map((one) => h("span.one-of", h("a", { href: `#/services/${part(one.service)}` }, queueOf(one)), ` ${count(one.count)}`))],
     ["Event types", group.event_types.map((one) => h("span.one-of", h("code", one.type), ` ${count(one.count)}`))],

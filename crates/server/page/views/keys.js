@@ -1,7 +1,7 @@
-/** Keys, for admins: who may come in and as what; made here, told once, and ended here. */
+/** API keys and roles, for admins: list, create and revoke. */
 
 import { get, key, part, post } from "../api.js";
-import { ask, tell, toast } from "../dialog.js";
+import { ask, showDialog, toast } from "../dialog.js";
 import { fill, h, slot } from "../dom.js";
 import { when } from "../format.js";
 import { action, me } from "../session.js";
@@ -10,10 +10,10 @@ import { watch } from "../watch.js";
 
 const KEYS_MS = 10_000;
 const ROLES = [
-  ["viewer", "viewer: looks and changes nothing"],
-  ["operator", "operator: looks, sends, replays and pauses"],
-  ["admin", "admin: may do everything"],
-  ["ingest", "ingest: sends events and sees nothing"],
+  ["viewer", "viewer: read-only"],
+  ["operator", "operator: read, send, replay, pause"],
+  ["admin", "admin: everything"],
+  ["ingest", "ingest: send events only"],
 ];
 
 export async function view(place, page) {
@@ -22,7 +22,7 @@ export async function view(place, page) {
   fill(
     place,
     heading("Keys", {
-      says: "Who may come in, and as what. From the first key on, everybody is asked for one.",
+      description: "API keys and roles. The first key turns on authentication for everyone, event senders included.",
       acts: action("administer", "New key…", () => create(looking.again), { class: "main" }),
     }),
     card("All keys", null, body),
@@ -30,20 +30,20 @@ export async function view(place, page) {
   looking = watch(page, body, { load: (signal) => get("v1/keys", {}, signal), draw: ({ keys }) => drawKeys(keys, () => looking.again()), every: KEYS_MS });
 }
 
-const STATES = { good: "well", expired: "removed", revoked: "cancelled" };
+const STATES = { good: "healthy", expired: "removed", revoked: "cancelled" };
 
 function drawKeys(keys, again) {
-  if (keys.length === 0) return empty("There are no keys", h("p", "Whoever reaches this server may do everything. The first key is an admin's."));
+  if (keys.length === 0) return empty("No keys", h("p", "Authentication is off: every client has full access. The first key must be an admin key."));
   const columns = [
     { name: "Name", cell: (one) => h("b", one.name) },
     { name: "Role", cell: (one) => one.role },
-    { name: "State", cell: (one) => badge(STATES[one.state], one.state) },
-    { name: "Bound to", cell: (one) => [...(one.services ?? []), ...(one.sources ?? [])].join(", ") || h("span.dim", "everything"), wide: true },
-    { name: "Rate", cell: (one) => one.rate ?? "" },
-    { name: "Made", cell: (one) => when(one.created_at) },
+    { name: "State", cell: (one) => badge(STATES[one.state], one.state === "good" ? "active" : one.state) },
+    { name: "Scope", cell: (one) => [...(one.services ?? []), ...(one.sources ?? [])].join(", ") || h("span.dim", "all"), wide: true },
+    { name: "Rate limit", cell: (one) => one.rate ?? "" },
+    { name: "Created", cell: (one) => when(one.created_at) },
     { name: "Last used", cell: (one) => (one.last_used_at ? when(one.last_used_at) : h("span.dim", "never")) },
-    { name: "Ends", cell: (one) => (one.expires_at ? when(one.expires_at) : "") },
-    { name: "Act", cell: (one) => one.state === "good" && action("administer", "Revoke…", () => revoke(one, again)), end: true },
+    { name: "Expires", cell: (one) => (one.expires_at ? when(one.expires_at) : "") },
+    { name: "Action", cell: (one) => one.state === "good" && action("administer", "Revoke…", () => revoke(one, again)), end: true },
   ];
   return table({ label: "Keys", columns, rows: [...keys].reverse(), key: (one) => one.id });
 }
@@ -52,24 +52,24 @@ async function create(again) {
   const isFirst = me.value.authentication === "off";
   let made = null;
   const done = await ask({
-    title: isFirst ? "Make the first key?" : "Make a key",
-    says: isFirst ? [h("p", "From then on everybody who comes is asked for a key, also whoever sends events. This tab goes on with the new one.")] : [],
+    title: isFirst ? "Create the first key?" : "Create a key",
+    description: isFirst ? [h("p", "This turns on authentication: every client needs a key, event senders included. This tab uses the new key.")] : [],
     fields: [
-      { name: "name", label: "Name", hint: "Whose it is, as the audit will say it.", required: true, autocomplete: "off" },
-      // Whoever makes the first key must not lock everybody out.
+      { name: "name", label: "Name", hint: "Shown in the audit log.", required: true, autocomplete: "off" },
+      // Without an admin key, no further key could be created.
       { name: "role", label: "Role", options: isFirst ? ROLES.filter(([role]) => role === "admin") : ROLES },
-      { name: "services", label: "Only for services", hint: "Names with commas between them; all if empty.", autocomplete: "off" },
-      { name: "expires", label: "Ends after", hint: "Such as 90d; never if empty.", autocomplete: "off" },
+      { name: "services", label: "Services", hint: "Comma-separated names; all if empty.", autocomplete: "off" },
+      { name: "expires", label: "Expires after", hint: "For example 90d; never if empty.", autocomplete: "off" },
     ],
-    act: "Make the key",
-    doing: async (values) => {
+    act: "Create key",
+    submit: async (values) => {
       made = await post("v1/keys", wanted(values));
       if (isFirst) key.keep(made.key);
     },
   });
   if (!done) return;
   if (isFirst) me.set(await get("v1/whoami"));
-  tell(`The key of ${made.name}`, h("p", "This is the only time that it is told."), command(made.key));
+  showDialog(`Key of ${made.name}`, h("p", "Copy the key now. It is not shown again."), command(made.key));
   again();
 }
 
@@ -82,12 +82,12 @@ async function revoke(one, again) {
   let ended = null;
   const done = await ask({
     title: `Revoke the key of ${one.name}?`,
-    says: [h("p", "Whoever uses it is refused from now on. This cannot be undone.")],
-    fields: [{ name: "note", label: "Why", hint: "Goes on record.", autocomplete: "off" }],
-    act: "Revoke the key",
+    description: [h("p", "Clients that use it are rejected from now on. This cannot be undone.")],
+    fields: [{ name: "note", label: "Reason", hint: "Saved in the audit log.", autocomplete: "off" }],
+    act: "Revoke key",
     danger: true,
-    doing: async ({ note }) => (ended = await post(`v1/keys/${part(one.id)}/revoke`, note ? { note } : {})),
+    submit: async ({ note }) => (ended = await post(`v1/keys/${part(one.id)}/revoke`, note ? { note } : {})),
   });
-  if (done) toast(ended.note ?? `the key of ${one.name} has ended`);
+  if (done) toast(ended.note ?? `Key of ${one.name} revoked`);
   again();
 }

@@ -1,12 +1,12 @@
-/** Replays: all of them, one as it goes on, and a new one from its dry run to its start. */
+/** Replays: the list, and one replay with its progress. */
 
 import { get, messages, open, part, post } from "../api.js";
 import { ask, toast } from "../dialog.js";
 import { fill, h, slot } from "../dom.js";
 import { count, counted, rate, span, when } from "../format.js";
-import { hidden, seen } from "../seen.js";
 import { action } from "../session.js";
-import { badge, card, empty, facts, failure, heading, say, skeleton, table, tile } from "../ui.js";
+import { announce, badge, card, empty, facts, failure, heading, skeleton, table, tile } from "../ui.js";
+import { hidden, visible } from "../visibility.js";
 import { watch } from "../watch.js";
 import { newReplay } from "./new_replay.js";
 
@@ -22,26 +22,26 @@ export async function view(place, page) {
   const body = slot("section.card");
   fill(
     place,
-    heading("Replays", { says: "Dead letters that are sent through the pipeline again. A replay is a job of the server: it goes on whether anybody watches or not." }),
+    heading("Replays", { description: "A replay sends dead letters again. It runs on the server, independent of this page." }),
     body,
   );
   watch(page, body, { load: (signal) => get("v1/replays", { before, limit: PAGE_ROWS }, signal), draw: (found) => drawReplays(found, page), every: REPLAYS_MS });
 }
 
 const COLUMNS = [
-  { name: "Replay", cell: (replay) => `No. ${replay.id}` },
+  { name: "Replay", cell: (replay) => `#${replay.id}` },
   { name: "State", cell: (replay) => badge(replay.state) },
-  { name: "What", cell: (replay) => replay.what, wide: true },
+  { name: "Selection", cell: (replay) => replay.what, wide: true },
   { name: "Progress", cell: (replay) => bar(replay) },
-  { name: "Letters", cell: (replay) => count(replay.total), end: true },
+  { name: "Dead letters", cell: (replay) => count(replay.total), end: true },
   { name: "Delivered", cell: (replay) => count(replay.delivered), end: true },
   { name: "Failed again", cell: (replay) => (replay.failed > 0 ? h("span.tinted.bad", count(replay.failed)) : "0"), end: true },
-  { name: "Began", cell: (replay) => when(replay.created_at) },
+  { name: "Started", cell: (replay) => when(replay.created_at) },
 ];
 
 function drawReplays({ replays, next }, page) {
   if (replays.length === 0) {
-    return empty("Nothing was replayed yet", h("p", "Once the cause of a failure group is mended, its letters can be sent again: ", h("a", { href: "#/groups" }, "failure groups"), "."));
+    return empty("No replays yet", h("p", "After you fix the cause of a failure group, replay it: ", h("a", { href: "#/groups" }, "failure groups"), "."));
   }
   return h(
     "div",
@@ -60,17 +60,17 @@ function oneReplay(place, page, id) {
   follow(page, body, id);
 }
 
-/** Draws the replay whenever it changes, while the tab is seen; a stream that breaks off is opened again until it is over. */
+/** Draws every change while the tab is visible; reconnects until the replay is over. */
 async function follow(page, body, id) {
   const pace = speedometer();
   let last = null;
   const draw = (replay) => {
-    if (last && last.state !== replay.state) say(outcome(replay));
+    if (last && last.state !== replay.state) announce(outcome(replay));
     last = replay;
     fill(body, drawReplay(replay, pace(replay), (changed) => draw(changed)));
   };
   while (!page.signal.aborted) {
-    await seen();
+    await visible();
     const left = hidden();
     try {
       const signal = AbortSignal.any([page.signal, left]);
@@ -82,7 +82,6 @@ async function follow(page, body, id) {
       if (left.aborted) continue;
       const isRefused = error.status >= 400 && error.status < 500 && error.status !== 429;
       if (!last || isRefused) fill(body, heading(`Replay ${id}`, { up: ["#/replays", "Replays"] }), h("section.card", failure(error)));
-      // What is refused will not come by waiting.
       if (isRefused) return;
     }
     await new Promise((go) => setTimeout(go, AGAIN_MS));
@@ -92,7 +91,7 @@ async function follow(page, body, id) {
 const isOver = ({ state }) => state === "done" || state === "cancelled";
 const answered = ({ delivered, failed, left }) => delivered + failed + left;
 
-/** How fast letters are answered for, over the last few seconds. */
+/** Outcomes per second over the last few seconds. */
 function speedometer() {
   const SPAN_MS = 5000;
   let looks = [];
@@ -106,70 +105,69 @@ function speedometer() {
 
 function drawReplay(replay, perSecond, onChange) {
   const rest = replay.waiting + replay.in_flight;
-  const isAtWork = replay.state === "running" || replay.state === "gathering";
+  const isActive = replay.state === "running" || replay.state === "gathering";
   return [
-    heading(`Replay ${replay.id}`, { up: ["#/replays", "Replays"], badge: badge(replay.state), acts: acts(replay, onChange), says: replay.what }),
-    h("div.standing", { class: { done: replay.failed > 0 ? "warn" : "good", stopped: "bad", paused: "hold", cancelled: "quiet" }[replay.state] ?? "info" },
+    heading(`Replay ${replay.id}`, { up: ["#/replays", "Replays"], badge: badge(replay.state), acts: acts(replay, onChange), description: replay.what }),
+    h("div.callout", { class: { done: replay.failed > 0 ? "warn" : "good", stopped: "bad", paused: "hold", cancelled: "quiet" }[replay.state] ?? "info" },
       h("p", h("b", outcome(replay))),
       replay.stop && replay.state === "stopped" && h(
         "p",
-        h("a", { href: `#/letters/${replay.stop.delivery}` }, "Why the letter failed again"),
+        h("a", { href: `#/letters/${replay.stop.delivery}` }, "Why it failed again"),
         " · ",
-        h("a", { href: `#/groups/${replay.stop.fingerprint}` }, "Its failure group"),
+        h("a", { href: `#/groups/${replay.stop.fingerprint}` }, "Failure group"),
       ),
-      replay.claimed_by_others > 0 && h("p", `${counted(replay.claimed_by_others, "letter")} belonged to other replays and were left to them.`)),
+      replay.claimed_by_others > 0 && h("p", `${counted(replay.claimed_by_others, "dead letter")} skipped: part of another replay.`)),
     replay.canary && waves(replay),
-    card("Progress", h("span.dim", progressWords(replay, perSecond, rest, isAtWork)), h("div.pad", bar(replay, "large"), key(replay))),
+    card("Progress", h("span.dim", progressText(replay, perSecond, rest, isActive)), h("div.pad", bar(replay, "large"), key(replay))),
     h("div.tiles",
-      tile({ name: "Letters", value: count(replay.total) }),
+      tile({ name: "Dead letters", value: count(replay.total) }),
       tile({ name: "Delivered", value: count(replay.delivered), tone: replay.delivered > 0 ? "good" : "plain" }),
-      tile({ name: "Failed again", value: count(replay.failed), ...(replay.failed > 0 && { tone: "bad", note: "poison now", href: "#/groups" }) }),
-      tile({ name: "Left alone", value: count(replay.left), note: replay.left > 0 ? "one before them in their session failed, or they are dead no more" : null }),
-      tile({ name: "On their way", value: count(replay.in_flight) }),
-      tile({ name: replay.state === "cancelled" ? "Not sent" : "To be sent", value: count(replay.waiting) })),
-    card("How", null, facts(
-      ["Pace", [replay.rate ? `at most ${rate(replay.rate)}/s` : "as fast as deliveries go", `, ${count(replay.concurrency)} at once`]],
-      ["Order", "letters of one session one after the other, in the order they had"],
-      replay.to && ["Goes to", `${replay.to} instead of where the letters came from`],
-      ["Begun", [when(replay.created_at), replay.origin === "automatic" ? " by the rule book" : ""]],
-      replay.note && ["Why", replay.note])),
+      tile({ name: "Failed again", value: count(replay.failed), ...(replay.failed > 0 && { tone: "bad", note: "now poison", href: "#/groups" }) }),
+      tile({ name: "Skipped", value: count(replay.left), note: replay.left > 0 ? "an earlier one of the session failed, or no longer dead" : null }),
+      tile({ name: "In flight", value: count(replay.in_flight) }),
+      tile({ name: replay.state === "cancelled" ? "Not sent" : "Queued", value: count(replay.waiting) })),
+    card("Settings", null, facts(
+      ["Rate", [replay.rate ? `at most ${rate(replay.rate)}/s` : "no limit", `, ${count(replay.concurrency)} in flight at most`]],
+      ["Order", "original order within each session"],
+      replay.to && ["Target service", `${replay.to}, instead of the original service`],
+      ["Started", [when(replay.created_at), replay.origin === "automatic" ? " by the rule book" : ""]],
+      replay.note && ["Reason", replay.note])),
   ];
 }
 
-/** How it stands, or what came of it. */
+/** The state or result in one line. */
 function outcome(replay) {
   const numbers = [`${count(replay.delivered)} delivered`];
   if (replay.failed > 0) numbers.push(`${count(replay.failed)} failed again`);
-  if (replay.left > 0) numbers.push(`${count(replay.left)} left alone`);
+  if (replay.left > 0) numbers.push(`${count(replay.left)} skipped`);
   const rest = replay.waiting + replay.in_flight;
-  if (rest > 0) numbers.push(`${count(rest)} ${replay.state === "cancelled" ? "not sent or still on their way" : "to go"}`);
-  const told = numbers.join(", ");
+  if (rest > 0) numbers.push(`${count(rest)} ${replay.state === "cancelled" ? "not sent or still in flight" : "remaining"}`);
+  const sum = numbers.join(", ");
   return {
-    done: `Done: ${told}`,
-    stopped: `Stopped by itself, because a letter failed again: ${told}`,
-    paused: `Paused, nothing more is sent: ${told}`,
-    cancelled: `Ended by hand, what was not sent stays dead: ${told}`,
-    gathering: `Listing its letters: ${count(replay.total)} so far`,
-    running: `Running: ${told}`,
+    done: `Done: ${sum}`,
+    stopped: `Stopped because a dead letter failed again: ${sum}`,
+    paused: `Paused: ${sum}`,
+    cancelled: `Cancelled, unsent dead letters are kept: ${sum}`,
+    gathering: `Collecting dead letters: ${count(replay.total)} so far`,
+    running: `Running: ${sum}`,
   }[replay.state];
 }
 
-function progressWords(replay, perSecond, rest, isAtWork) {
-  if (!isAtWork || perSecond <= 0) return `${Math.floor(share(replay) * 100)}%`;
-  return `${Math.floor(share(replay) * 100)}%, ${rate(perSecond)}/s, about ${span((rest / perSecond) * 1000)} to go`;
+function progressText(replay, perSecond, rest, isActive) {
+  if (!isActive || perSecond <= 0) return `${Math.floor(share(replay) * 100)}%`;
+  return `${Math.floor(share(replay) * 100)}%, ${rate(perSecond)}/s, about ${span((rest / perSecond) * 1000)} left`;
 }
 
-/** Nothing to send is all sent. */
+/** An empty replay is complete. */
 const share = (replay) => (replay.total > 0 ? answered(replay) / replay.total : 1);
 
 const PARTS = [
   ["delivered", "good", "delivered"],
   ["failed", "bad", "failed again"],
-  ["left", "quiet", "left alone"],
-  ["in_flight", "info", "on their way"],
+  ["left", "quiet", "skipped"],
+  ["in_flight", "info", "in flight"],
 ];
 
-/** Delivered, failed, left alone and on their way, each by its share of all. */
 function bar(replay, size = "") {
   const percent = Math.floor(share(replay) * 100);
   const parts = PARTS.map(([name, tone]) => h("span", { class: tone, style: { width: `${replay.total > 0 ? (replay[name] / replay.total) * 100 : 0}%` } }));
@@ -178,38 +176,38 @@ function bar(replay, size = "") {
 
 const key = (replay) => h("ul.legend", PARTS.map(([name, tone, word]) => h("li", { class: tone }, h("i"), `${count(replay[name])} ${word}`)));
 
-const WAVES = [["first", "one letter"], ["second", "ten letters"], ["rest", "all the rest"]];
+const WAVES = [["first", "1 dead letter"], ["second", "10 dead letters"], ["rest", "the rest"]];
 
-/** How far the canary is. */
+/** The waves of the canary. */
 function waves(replay) {
   const at = WAVES.findIndex(([wave]) => wave === replay.wave);
   const isDone = replay.state === "done";
   const steps = WAVES.map(([, words], index) => {
-    const state = isDone || index < at ? "done" : index > at ? "to come" : replay.state === "stopped" ? "stopped" : "now";
+    const state = isDone || index < at ? "done" : index > at ? "next" : replay.state === "stopped" ? "stopped" : "now";
     const tone = { done: "good", now: "info", stopped: "bad" }[state] ?? "quiet";
     return h("li", { class: tone, "aria-current": state === "now" ? "step" : null }, h("b", words), h("span", state));
   });
-  return card("Canary", h("span.dim", "each wave only when all of the one before has arrived"), h("ol.waves", steps));
+  return card("Canary", h("span.dim", "each wave starts after the previous one was delivered"), h("ol.waves", steps));
 }
 
 function acts(replay, onChange) {
-  const change = (act, words) => async () => {
+  const change = (act, result) => async () => {
     try {
       onChange(await post(`v1/replays/${replay.id}/${act}`));
-      toast(words);
+      toast(result);
     } catch (error) {
       toast(error.message, "bad");
     }
   };
-  const end = async () => {
-    const asked = { title: `End replay ${replay.id}?`, act: "End the replay", danger: true };
-    const says = h("p", `${counted(replay.waiting, "letter")} not yet sent will stay dead and can be replayed anew. What is on its way still arrives.`);
-    await ask({ ...asked, says, doing: change("cancel", `replay ${replay.id} has ended`) });
+  const cancel = async () => {
+    const description = h("p", `${counted(replay.waiting, "unsent dead letter")} will be kept and can be replayed later. Deliveries in flight are not interrupted.`);
+    const dialog = { title: `Cancel replay ${replay.id}?`, description, act: "Cancel replay", dismiss: "Keep replay", danger: true };
+    await ask({ ...dialog, submit: change("cancel", `Replay ${replay.id} cancelled`) });
   };
   return {
-    gathering: [action("operate", "Pause", change("pause", "paused")), action("operate", "End…", end)],
-    running: [action("operate", "Pause", change("pause", "paused")), action("operate", "End…", end)],
-    paused: [action("operate", "Go on", change("resume", "it goes on"), { class: "main" }), action("operate", "End…", end)],
-    stopped: [action("operate", "Go on", change("resume", "it goes on"), { class: "main" }), action("operate", "End…", end)],
+    gathering: [action("operate", "Pause", change("pause", "Replay paused")), action("operate", "Cancel…", cancel)],
+    running: [action("operate", "Pause", change("pause", "Replay paused")), action("operate", "Cancel…", cancel)],
+    paused: [action("operate", "Resume", change("resume", "Replay resumed"), { class: "main" }), action("operate", "Cancel…", cancel)],
+    stopped: [action("operate", "Resume", change("resume", "Replay resumed"), { class: "main" }), action("operate", "Cancel…", cancel)],
   }[replay.state];
 }

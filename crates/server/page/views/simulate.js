@@ -1,39 +1,39 @@
-/** What would happen: plays a scenario against the rule book that holds, in virtual time. Nothing is sent. */
+/** Simulation: runs a scenario against the active rule book in virtual time. Nothing is sent. */
 
 import { get, post } from "../api.js";
 import { fill, h, slot } from "../dom.js";
 import { counted } from "../format.js";
+import { withCode } from "../highlight.js";
 import { runShown } from "../simulation/run.js";
-import { spoken } from "../tint.js";
-import { badge, card, command, empty, heading, say, skeleton } from "../ui.js";
+import { announce, badge, card, command, empty, heading, skeleton } from "../ui.js";
 
-/** What was written here last: whoever looks something up meanwhile finds it again. */
+/** The last input, kept while another view is open. */
 let kept = null;
 
 export async function view(place, page) {
   const { scenarios } = await get("v1/scenarios", {}, page.signal);
   const wanted = scenarios.find(({ name }) => name === page.query.get("scenario"));
   if (wanted || !kept) kept = { ready: (wanted ?? scenarios[0]).name, text: (wanted ?? scenarios[0]).text, seed: "1" };
-  const came = slot("div.stack", { role: "region", "aria-label": "What came of it" });
-  const form = formOf(scenarios, came, page);
-  const promise = "What comes of it stands here: the load on each dependency, what waits and dies, and what would help.";
-  fill(came, h("section.card", empty("Nothing has been played yet", h("p", promise))));
+  const result = slot("div.stack", { role: "region", "aria-label": "Result" });
+  const form = formOf(scenarios, result, page);
+  const hint = "The result shows the load on each dependency, waiting deliveries, dead letters and advice.";
+  fill(result, h("section.card", empty("No result yet", h("p", hint))));
   fill(
     place,
     heading("Simulate", {
       up: ["#/book", "Rule book"],
-      says: "Plays a scenario against the rule book that holds, in virtual time and with the engine of this server. Nothing is sent, and nothing here changes.",
+      description: "Runs a scenario against the active rule book in virtual time, with the engine of this server. Nothing is sent or changed.",
     }),
-    card("Scenario", h("span.dim", "the same scenario, book and seed give the same answer"), form),
-    came,
+    card("Scenario", h("span.dim", "same scenario, rule book and seed, same result"), form),
+    result,
   );
 }
 
-// --- What is to be played ----------------------------------------------------------------------------
+// --- Input -------------------------------------------------------------------------------------------
 
-function formOf(scenarios, came, page) {
-  const troubles = slot("div.troubles", { id: "simulate-troubles" });
-  const text = slot("textarea", { id: "simulate-text", rows: 16, spellcheck: "false", autocomplete: "off", "aria-describedby": "simulate-troubles" });
+function formOf(scenarios, result, page) {
+  const problems = slot("div.problems", { id: "simulate-problems" });
+  const text = slot("textarea", { id: "simulate-text", rows: 16, spellcheck: "false", autocomplete: "off", "aria-describedby": "simulate-problems" });
   const seed = slot("input", { id: "simulate-seed", inputmode: "numeric", pattern: "[0-9]{1,15}", title: "A whole number of up to 15 digits", required: true, autocomplete: "off" });
   const ready = slot(
     "select",
@@ -53,7 +53,7 @@ function formOf(scenarios, came, page) {
   };
   const clear = () => {
     text.removeAttribute("aria-invalid");
-    fill(troubles);
+    fill(problems);
   };
   text.onkeydown = (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && run.form.requestSubmit();
   const onsubmit = async (event) => {
@@ -63,43 +63,42 @@ function formOf(scenarios, came, page) {
     stop.onclick = () => stopped.abort();
     [run.disabled, stop.hidden] = [true, false];
     clear();
-    playing(came);
+    showRunning(result);
     try {
-      // As text: a number here has no place for all of its digits.
-      const asked = { scenario: text.value, seed: seed.value };
-      const played = await post("v1/simulate", asked, AbortSignal.any([page.signal, stopped.signal]));
-      came.replaceChildren(runShown(played.report, played.findings), byCommand());
-      if (played.warnings.length > 0) fill(troubles, h("ul", played.warnings.map((problem) => drawn(problem, text))));
-      say(`Played: ${counted(played.findings.length, "finding")}`);
-      came.scrollIntoView({ block: "start" });
+      // As text: a JavaScript number cannot hold every seed.
+      const request = { scenario: text.value, seed: seed.value };
+      const played = await post("v1/simulate", request, AbortSignal.any([page.signal, stopped.signal]));
+      result.replaceChildren(runShown(played.report, played.findings), byCommand());
+      if (played.warnings.length > 0) fill(problems, h("ul", played.warnings.map((problem) => drawn(problem, text))));
+      announce(`Done: ${counted(played.findings.length, "finding")}`);
+      result.scrollIntoView({ block: "start" });
     } catch (error) {
       if (page.signal.aborted) return;
-      refuse(error, { text, troubles, came });
+      reject(error, { text, problems, result });
     } finally {
       [run.disabled, stop.hidden] = [false, true];
     }
   };
   return slot(
     "form.simulate-form",
-    { onsubmit, "aria-label": "The scenario that is played" },
-    h("div.field", h("label", { for: ready.id }, "Ready scenario"), ready),
-    h("div.field", h("label", { for: seed.id }, "Seed"), seed),
-    h("div.field.whole", h("label", { for: text.id }, "Its text"), text, h("p.hint", "Ctrl and Enter run it.")),
-    troubles,
+    { onsubmit, "aria-label": "Scenario" },
+    h("div.field", h("label", { for: ready.id }, "Built-in scenario"), ready),
+    h("div.field", h("label", { for: seed.id }, "Random seed"), seed),
+    h("div.field.whole", h("label", { for: text.id }, "Scenario text"), text, h("p.hint", "Ctrl+Enter runs it.")),
+    problems,
     h("div.acts", stop, run),
   );
 }
 
-function playing(came) {
-  const says = h("div.empty", { role: "status" }, h("p.title", "Playing…"), h("p", "A scenario of hours takes a second or two."));
-  fill(came, h("section.card", { "aria-busy": "true" }, says, skeleton(4)));
+function showRunning(result) {
+  const status = h("div.empty", { role: "status" }, h("p.title", "Running…"), h("p", "A scenario of several hours takes a second or two."));
+  fill(result, h("section.card", { "aria-busy": "true" }, status, skeleton(4)));
 }
 
-/** The same where it can be kept, and with more than one seed. */
 const byCommand = () =>
   card(
     "In a terminal",
-    h("span.dim", "as a page to keep or to send, or with ranges over a hundred seeds"),
+    h("span.dim", "as an HTML report, or with ranges over 100 seeds"),
     h(
       "div.pad.stack",
       command("redrive simulate scenario.yaml --rules redrive.yaml --html page.html"),
@@ -107,18 +106,18 @@ const byCommand = () =>
     ),
   );
 
-// --- What is wrong with it ---------------------------------------------------------------------------
+// --- Problems -----------------------------------------------------------------------------------------
 
-function refuse(error, { text, troubles, came }) {
+function reject(error, { text, problems, result }) {
   const isStopped = error.name === "AbortError";
-  const title = isStopped ? "It was stopped" : "It was not played";
-  fill(came, h("section.card", empty(title, h("p", isStopped ? "Nothing came of it." : "What is wrong stands under the scenario."))));
+  const title = isStopped ? "Stopped" : "The scenario was not run";
+  fill(result, h("section.card", empty(title, h("p", isStopped ? "There is no result." : "Fix the problems below the scenario text."))));
   if (isStopped) return;
-  const problems = error.details?.problems ?? [];
+  const found = error.details?.problems ?? [];
   text.setAttribute("aria-invalid", "true");
-  if (problems.length > 0) fill(troubles, h("div", { role: "alert" }, h("ul", problems.map((problem) => drawn(problem, text)))));
-  else fill(troubles, h("p.refused", { role: "alert" }, spoken(error.message)));
-  const [first] = problems;
+  if (found.length > 0) fill(problems, h("div", { role: "alert" }, h("ul", found.map((problem) => drawn(problem, text)))));
+  else fill(problems, h("p.refused", { role: "alert" }, withCode(error.message)));
+  const [first] = found;
   if (first?.line > 0) goTo(text, first);
 }
 
@@ -131,14 +130,14 @@ function drawn({ severity, line, column, message, help }, text) {
     h(
       "span",
       line > 0 && [h("button.at", { type: "button", onclick: () => goTo(text, { line, column }) }, `line ${line}`), " "],
-      h("b", spoken(message)),
-      help && h("span.help", spoken(help)),
+      h("b", withCode(message)),
+      help && h("span.help", withCode(help)),
       written !== undefined && written.trim() !== "" && h("code.written", written.trim()),
     ),
   );
 }
 
-/** Shows a line of the text, from that column on. */
+/** Selects a line of the text from a column on. */
 function goTo(text, { line, column = 1 }) {
   const lines = text.value.split("\n");
   const start = lines.slice(0, line - 1).reduce((sum, one) => sum + one.length + 1, 0);

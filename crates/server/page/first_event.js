@@ -1,22 +1,21 @@
-/** The line that sends a first event: to this server, of a type that somebody wants, with a key if one is needed. */
+/** The `curl` command for a first event: to this server, of a subscribed type, with a key if one is required. */
 
 import { get } from "./api.js";
 import { fill, slot } from "./dom.js";
 import { me } from "./session.js";
 import { command } from "./ui.js";
 
-const UNWANTED = "greeting.sent";
+const DEFAULT_TYPE = "greeting.sent";
 let line = null;
 
-/** The line; the rule book is asked for a type once. */
 export function firstEvent() {
   if (line) return line;
   line = slot("div.command-place");
-  write(UNWANTED);
+  write(DEFAULT_TYPE);
   get("v1/services").then(({ services }) => {
     const types = services.flatMap((service) => service.rows.map((row) => row.type));
     const type = types.find((type) => type !== "*");
-    if (type) write(type.replaceAll("*", "tried"));
+    if (type) write(type.replaceAll("*", "test"));
   }, () => {});
   return line;
 }

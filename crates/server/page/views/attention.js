@@ -1,79 +1,76 @@
-/**
- * What needs a hand, the worst first: alerts that fire, open breakers, services that fail or stand still, whatever
- * else is degraded, and the doctor's worst finding.
- */
+/** Needs attention, worst first: firing alerts, open breakers, failing or paused services, and the worst doctor finding. */
 
 import { get, part } from "../api.js";
 import { fill, h } from "../dom.js";
 import { counted, queueOf, when } from "../format.js";
+import { withCode } from "../highlight.js";
 import { pulse } from "../live.js";
 import { boundTo } from "../session.js";
-import { spoken } from "../tint.js";
 import { badge, empty, skeleton, worstFirst } from "../ui.js";
 
-const LOOK_MS = 10_000;
+const REFRESH_MS = 10_000;
 const SHOWN_MAX = 7;
 
-/** Fills `place` for as long as the page is there. */
-export function needs(page, place) {
-  // What is of the whole server is not told to a key for a part of it.
+/** Fills `place` until the view is left. */
+export function attention(page, place) {
+  // Server-wide status is not available to limited keys.
   let status = boundTo() ? {} : null;
   let finding = null;
   fill(place, skeleton(3));
-  // What is not known yet is not well.
+  // Nothing is drawn before everything is loaded: an empty list would look healthy.
   const draw = () => pulse.value && status && fill(place, drawn(pulse.value, status, finding));
-  const look = async () => {
+  const refresh = async () => {
     if (boundTo()) return;
     const none = () => null;
-    const [told, findings] = await Promise.all([
+    const [loaded, findings] = await Promise.all([
       get("v1/status", {}, page.signal).catch(none),
       get("v1/doctor", {}, page.signal).catch(none),
     ]);
-    status = told ?? status;
+    status = loaded ?? status;
     [finding = null] = worstFirst(findings?.findings ?? [], ({ harm }) => harm);
     if (!page.signal.aborted) draw();
   };
   pulse.watch(draw, page.signal);
-  page.every(LOOK_MS, () => document.hidden || look());
-  look();
+  page.every(REFRESH_MS, () => document.hidden || refresh());
+  refresh();
 }
 
 function drawn(now, { firing = [], degraded = [] }, finding) {
   const all = [
     ...firing.map(ofAlert),
-    ...degraded.filter(({ what }) => !TOLD_BY_PULSES.includes(what)).map(ofTrouble),
+    ...degraded.filter(({ what }) => !IN_PULSE.includes(what)).map(ofDegraded),
     ...now.open_breakers.map(ofBreaker),
     ...now.services.filter(({ health }) => HEALTH[health]).map(ofService),
     ...(finding ? [ofFinding(finding)] : []),
   ];
-  if (all.length === 0) return empty("All is well", h("p", "No alert fires, every breaker is closed, and no service fails."));
+  if (all.length === 0) return empty("No problems", h("p", "No alert is firing, all breakers are closed, and no service is failing."));
   const rows = worstFirst(all, ({ severity }) => severity);
   const more = rows.length - SHOWN_MAX;
-  return [h("ul.needs", rows.slice(0, SHOWN_MAX).map(row)), more > 0 && h("p.pages.dim", `and ${more} more`)];
+  return [h("ul.attention", rows.slice(0, SHOWN_MAX).map(row)), more > 0 && h("p.pages.dim", `and ${more} more`)];
 }
 
-/** An alert goes by its name and what it covers: services may have alerts of one name. */
+/** Several services may have alerts of one name: the scope is part of the key. */
 const ofAlert = ({ name, covers, severity, when: condition, since }) => ({
   key: `alert-${name}-${covers ?? ""}`,
   severity,
   href: "#/alerts",
   mark: badge("firing", severity),
   title: covers ? `${name} (${covers})` : name,
-  says: [name !== condition && h("code", condition), since && [" since ", when(since)]],
+  description: [name !== condition && h("code", condition), since && [" since ", when(since)]],
 });
 
-/** What pulses tell of, by name and at once. */
-const TOLD_BY_PULSES = ["breaker-open", "service-paused"];
-/** Where the rest can be looked at. */
+/** Degradations that the pulse lists by name. */
+const IN_PULSE = ["breaker-open", "service-paused"];
+/** Where to find the others. */
 const PLACES = { "book-refused": "#/book", "receiver-dead": "#/alerts", "service-removed": "#/services", "rule-removed": "#/services" };
 
-const ofTrouble = ({ what, why, since }) => ({
-  key: `trouble-${what}`,
+const ofDegraded = ({ what, why, since }) => ({
+  key: `degraded-${what}`,
   severity: "high",
   href: PLACES[what] ?? "#/doctor",
   mark: badge("degraded"),
   title: why,
-  says: since && ["since ", when(since)],
+  description: since && ["since ", when(since)],
 });
 
 const ofBreaker = (name) => ({
@@ -82,10 +79,10 @@ const ofBreaker = (name) => ({
   href: `#/breakers/${part(name)}`,
   mark: badge("open"),
   title: name,
-  says: "its breaker is open: what goes there waits",
+  description: "circuit breaker open, deliveries wait",
 });
 
-/** How bad it is that a service is like that; what is not named needs no hand. */
+/** The severity by health; other services need no attention. */
 const HEALTH = { failing: "high", paused: "medium" };
 
 const ofService = (service) => ({
@@ -94,18 +91,17 @@ const ofService = (service) => ({
   href: `#/services/${part(service.service)}`,
   mark: badge(service.health),
   title: queueOf(service),
-  says: counted(service.waiting, "delivery waits", "deliveries wait"),
+  description: `${counted(service.waiting, "delivery", "deliveries")} waiting`,
 });
 
-/** The doctor's own page says what to do; here stands what was seen. */
 const ofFinding = ({ harm, title, evidence, advice }) => ({
   key: "doctor",
   severity: harm,
   href: "#/doctor",
   mark: badge(harm),
-  title: spoken(title),
-  says: spoken(evidence?.[0] ?? advice),
+  title: withCode(title),
+  description: withCode(evidence?.[0] ?? advice),
 });
 
-const row = ({ key, href, mark, title, says }) =>
-  h("li", { key }, h("a", { href }, mark, h("span", h("b", title), h("span.dim", says))));
+const row = ({ key, href, mark, title, description }) =>
+  h("li", { key }, h("a", { href }, mark, h("span", h("b", title), h("span.dim", description))));

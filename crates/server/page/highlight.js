@@ -1,8 +1,4 @@
-/**
- * Tints YAML and JSON a line at a time, so that keys, texts, numbers and remarks can be told apart.
- *
- * It is no parser: what it does not know stays plain, and no character is ever added or lost.
- */
+/** Syntax highlighting for YAML and JSON, line by line. It is not a parser: unknown text stays plain. */
 
 import { toast } from "./dialog.js";
 import { h } from "./dom.js";
@@ -19,8 +15,8 @@ const TOKENS = [
 ];
 const ANY = new RegExp(TOKENS.map(([, pattern]) => `(${pattern.source})`).join("|"), "g");
 
-/** The pieces of a line, tinted. */
-export function tinted(line) {
+/** The pieces of a line, highlighted. */
+export function highlighted(line) {
   const pieces = [];
   let end = 0;
   for (const found of line.matchAll(ANY)) {
@@ -33,35 +29,33 @@ export function tinted(line) {
   return pieces;
 }
 
-/** A whole text, tinted. */
-function tintedText(text) {
-  return text.split("\n").flatMap((line, index) => (index === 0 ? tinted(line) : ["\n", ...tinted(line)]));
+function highlightedText(text) {
+  return text.split("\n").flatMap((line, index) => (index === 0 ? highlighted(line) : ["\n", ...highlighted(line)]));
 }
 
-/** A sentence whose words of the book stand between backticks, as the terminal shows it too. */
-export const spoken = (sentence) => sentence.split("`").map((piece, at) => (at % 2 === 1 ? h("code", piece) : piece));
+/** Text with `code` in backticks. */
+export const withCode = (sentence) => sentence.split("`").map((piece, at) => (at % 2 === 1 ? h("code", piece) : piece));
 
-/** More than this of a text is not tinted: every piece is an element, and a browser has to carry them all. */
-const TINTED_CHARS_MAX = 50_000;
-/** More than this is not shown at all. */
+/** Longer texts are not highlighted: every piece is an element. */
+const HIGHLIGHTED_CHARS_MAX = 50_000;
+/** The rest of a longer text is not shown. */
 const SHOWN_CHARS_MAX = 500_000;
 
-/** As much of a text as a browser bears. */
-function bearable(text) {
-  if (text.length <= TINTED_CHARS_MAX) return tintedText(text);
+function limited(text) {
+  if (text.length <= HIGHLIGHTED_CHARS_MAX) return highlightedText(text);
   const more = text.length - SHOWN_CHARS_MAX;
-  return more > 0 ? [text.slice(0, SHOWN_CHARS_MAX), h("span.dim", `\n… ${counted(more, "more character")}: copying takes them all`)] : text;
+  return more > 0 ? [text.slice(0, SHOWN_CHARS_MAX), h("span.dim", `\n… ${counted(more, "more character")}, included when copied`)] : text;
 }
 
-/** A text of several lines with a button that copies it. */
+/** A block of text with a copy button. */
 export function snippet(text, label = "Copy") {
   const copy = async () => {
     await navigator.clipboard.writeText(text);
-    toast("copied");
+    toast("Copied");
   };
   return h(
     "div.snippet",
-    h("pre", { tabindex: "0", role: "region", "aria-label": "Text" }, h("code", bearable(text))),
+    h("pre", { tabindex: "0", role: "region", "aria-label": "Text" }, h("code", limited(text))),
     h("button.quiet", { type: "button", onclick: copy, "aria-label": label, title: label }, icon("copy")),
   );
 }
