@@ -48,7 +48,7 @@ impl<'a, R> SimulationDocument<'a, R> {
 }
 
 /// The styles that the parts of a report need.
-const STYLES: [&str; 4] = ["css/base.css", "css/parts.css", "css/figures.css", "css/simulated.css"];
+const STYLES: [&str; 4] = ["css/base.css", "css/parts.css", "css/figures.css", "css/simulation.css"];
 
 const ENTRY: &str = "simulation/document.js";
 
