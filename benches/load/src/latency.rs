@@ -1,17 +1,16 @@
-//! How long things took, by their share: recorded in microseconds, to three digits.
+//! Latency quantiles, recorded in microseconds with three digits.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// Nothing that is measured takes longer; what does is counted as this.
+/// Longer times are counted as this.
 const MICROS_MAX: u64 = 3_600_000_000;
 const DIGITS: u8 = 3;
 
-/// A record of times.
 #[derive(Clone, Debug)]
 pub(super) struct Latencies(Histogram<u64>);
 
-/// What is told of it, in milliseconds.
+/// In milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Latency {
     pub count: u64,

@@ -228,12 +228,12 @@ mod tests {
             ("a group",            "fingerprint=00000000000000ff&text=x",       Ok("failure group 00000000000000ff, text \"x\"")),
             ("text alone",         "text=x",                                    Err(text)),
             ("text of a service",  "text=x&service=billing",                    Err(text)),
-            ("no such key",        "sevice=billing",                            Err("`sevice` is not known here")),
-            ("twice",              "code=A&code=B",                             Err("`code` stands twice")),
+            ("no such key",        "sevice=billing",                            Err("`sevice` is unknown")),
+            ("twice",              "code=A&code=B",                             Err("`code` is given twice")),
             ("empty",              "code=",                                     Err("`code` is empty")),
-            ("no tier",            "tier=gone",                                 Err("`tier` is not right: it is neither dead nor poison")),
-            ("no time",            "from=soon",                                 Err("`from` is not right: \"soon\" is neither a time such as 2026-01-31T12:00:00Z nor a span such as 2h")),
-            ("no group",           "fingerprint=xyz",                           Err("`fingerprint` is not right: \"xyz\" is no fingerprint: it takes 16 hexadecimal digits")),
+            ("no tier",            "tier=gone",                                 Err("`tier` is not valid: it is neither dead nor poison")),
+            ("no time",            "from=soon",                                 Err("`from` is not valid: \"soon\" is neither a time such as 2026-01-31T12:00:00Z nor a span such as 2h")),
+            ("no group",           "fingerprint=xyz",                           Err("`fingerprint` is not valid: \"xyz\" is no fingerprint: it takes 16 hexadecimal digits")),
         ];
         for (name, query, expected) in cases {
             assert_eq!(told(query), expected.map(ToOwned::to_owned).map_err(ToOwned::to_owned), "{name}");

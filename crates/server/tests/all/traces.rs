@@ -196,6 +196,6 @@ fn a_collector_that_is_away_costs_spans_and_nothing_else() {
 fn an_address_that_is_none_is_refused_at_the_start() {
     let folder = Folder::new();
     let ended = Server::try_run(serve(&folder, &["--otlp", "collector:4318"])).err().expect("it is refused");
-    assert!(ended.stderr.contains("--otlp is no address of a collector"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("--otlp is not a valid collector address"), "{}", ended.stderr);
     assert_eq!(ended.code, Some(1));
 }

@@ -43,7 +43,7 @@ fn the_book_says_how_many_requests_a_caller_may_make() {
     assert_eq!(get(&server, "/v1/status", &fast).header("ratelimit-policy"), Some("\"default\";q=1000;w=1"));
     folder.write("redrive.yaml", "version: 1\n");
     server.signal("HUP");
-    server.err.wait_for("rule book read:");
+    server.err.wait_for("rule book reloaded:");
     assert_eq!(get(&server, "/v1/status", &admin).status, 200, "a new book holds at once");
     server.stop().assert_calm();
 }
