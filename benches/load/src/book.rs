@@ -42,14 +42,12 @@ impl Service {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Keep(pub Duration);
 
-/// A webhook of the scheme `github`.
 #[derive(Clone, Debug)]
 pub(super) struct Hook {
     pub source: String,
     pub secret: String,
 }
 
-/// The last part of a book: a webhook and an archive.
 pub(super) fn edges(hook: &Hook, secret: &Path, archive: &Path) -> String {
     let (source, secret, archive) = (&hook.source, secret.display(), archive.display());
     format!(

@@ -35,7 +35,7 @@ impl Latencies {
         self.0.add(&other.0).expect("both have the same bounds");
     }
 
-    pub(super) fn told(&self) -> Latency {
+    pub(super) fn quantiles(&self) -> Latency {
         let at = |quantile| self.0.value_at_quantile(quantile) as f64 / 1_000.0;
         Latency {
             count: self.0.len(),
@@ -58,10 +58,10 @@ mod tests {
         let mut second = Latencies::default();
         (501..=1_000).for_each(|millis| second.add(millis * 1_000));
         first.join(&second);
-        let told = first.told();
-        assert_eq!(told.count, 1_000);
-        for (told, expected) in [(told.p50_ms, 500.0), (told.p99_ms, 990.0), (told.p999_ms, 999.0)] {
-            assert!((told - expected).abs() < 1.0, "{told} for {expected}");
+        let found = first.quantiles();
+        assert_eq!(found.count, 1_000);
+        for (found, expected) in [(found.p50_ms, 500.0), (found.p99_ms, 990.0), (found.p999_ms, 999.0)] {
+            assert!((found - expected).abs() < 1.0, "{found} for {expected}");
         }
     }
 }

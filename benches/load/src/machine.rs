@@ -17,7 +17,6 @@ const SYNCS_TIME_MAX: Duration = Duration::from_secs(2);
 /// One database page.
 const PAGE: [u8; 4_096] = [0x5a; 4_096];
 
-/// How long the idle machine is watched.
 const WATCHED: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Debug, Serialize)]
@@ -48,7 +47,6 @@ impl Machine {
     }
 }
 
-/// Share of the machine used by others, while nothing of ours runs.
 pub(super) fn others_busy() -> f64 {
     let times = || fs::read_to_string("/proc/stat").ok().and_then(|text| times_in(&text));
     let before = times();
@@ -86,7 +84,6 @@ fn model_in(cpu: &str) -> Option<&str> {
     Some(line.split_once(':')?.1.trim())
 }
 
-/// The type of the nearest mount above the folder.
 fn file_system_of(folder: &Path) -> Option<String> {
     let folder = folder.canonicalize().ok()?;
     let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
@@ -119,7 +116,7 @@ fn time_syncs(folder: &Path) -> std::io::Result<Latency> {
     }
     drop(file);
     fs::remove_file(path)?;
-    Ok(latencies.told())
+    Ok(latencies.quantiles())
 }
 
 #[cfg(test)]

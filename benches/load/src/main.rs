@@ -139,7 +139,6 @@ fn clean_up_on_signals(folder: PathBuf, after: After) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The run's folder, removed unless it is kept.
 struct Folder {
     path: PathBuf,
     after: After,

@@ -14,7 +14,6 @@ pub(super) enum Length {
 pub(super) struct Plan {
     /// Interleaved rounds of everything with a baseline.
     pub rounds: u32,
-    /// Duration of each closed-loop part of a round.
     pub burst: Duration,
     /// Duration at a fixed rate.
     pub accept_timed: Duration,
@@ -23,11 +22,9 @@ pub(super) struct Plan {
     /// Interleaved rounds with good and bad neighbours, and their duration.
     pub neighbour_rounds: u32,
     pub neighbour_timed: Duration,
-    /// Backlog size.
     pub waiting: u64,
     /// How long a backlog is drained.
     pub drained: Duration,
-    /// Events in the large store.
     pub stored: u64,
     /// Events per second, duration, and retention.
     pub retained_per_second: f64,
@@ -35,7 +32,6 @@ pub(super) struct Plan {
     pub retention: Duration,
     /// Events of one session; many sessions have ten times as many.
     pub session_events: u64,
-    /// Dead letters per measurement.
     pub letters: &'static [u64],
     /// Kills, and how long events are sent before and after.
     pub kills: u32,

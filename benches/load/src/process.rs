@@ -103,7 +103,6 @@ impl Worker {
         self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 
-    /// Its output, if it succeeded.
     pub(super) fn finish(mut self) -> anyhow::Result<Vec<u8>> {
         let mut child = self.child.take().expect("it is taken here and on drop only");
         // The process would end with its standard input.

@@ -74,7 +74,6 @@ pub(super) enum Verdict {
 pub(super) struct Row {
     /// A stable name: `scenario.figure`.
     pub key: String,
-    /// Description.
     pub what: String,
     pub measured: Quantity,
     pub beside: Option<Beside>,
@@ -245,7 +244,6 @@ fn json_of(row: &Row, noise: Noise) -> serde_json::Value {
     })
 }
 
-/// The middle value, or the mean of the two middle ones.
 pub(super) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -275,7 +273,7 @@ mod tests {
             ("nothing is asked",                rate(10.0),                                             Noise::Quiet, Verdict::None),
             ("just enough",                     rate(60.0).budget(Budget::RatioAtLeast(0.6)),           Noise::Quiet, Verdict::Kept),
             ("not enough",                      rate(59.0).budget(Budget::RatioAtLeast(0.6)),           Noise::Quiet, Verdict::Missed),
-            ("not enough, but who could tell",  rate(59.0).budget(Budget::RatioAtLeast(0.6)),           Noise::Noisy, Verdict::Noisy),
+            ("not enough, but on a noisy machine",  rate(59.0).budget(Budget::RatioAtLeast(0.6)),           Noise::Noisy, Verdict::Noisy),
             ("enough in spite of all",          rate(60.0).budget(Budget::RatioAtLeast(0.6)),           Noise::Noisy, Verdict::Kept),
             ("one of two is missed",            time(3.0).budget(Budget::RatioAtMost(1.1)).budget(Budget::AtMost(9.0)), Noise::Quiet, Verdict::Missed),
             ("by the ratio or by the sum",      time(4.0).budget(plus),                                 Noise::Quiet, Verdict::Kept),

@@ -27,7 +27,6 @@ const ASK_EVERY: Duration = Duration::from_millis(20);
 
 pub(super) struct Stage {
     pub plan: Plan,
-    /// This program, for the other roles.
     program: PathBuf,
     redrive: PathBuf,
     folder: PathBuf,
@@ -87,7 +86,6 @@ impl Stage {
         self.role(&["sink"]).map(Sink)
     }
 
-    /// A server with an empty store.
     pub(super) fn server(&self, sink: &Sink, services: &[Service]) -> anyhow::Result<Server> {
         self.server_with(&book::text(sink.address(), services, None))
     }
@@ -132,7 +130,6 @@ impl Stage {
         Listener::start(command, &self.log(words[0]))
     }
 
-    /// A unique path in the folder of the run.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.folder.join(format!("{name}-{}", self.number()))
     }
@@ -193,7 +190,6 @@ impl Stage {
     }
 }
 
-/// Progress on standard error.
 pub(super) fn say(text: impl std::fmt::Display) {
     anstream::eprintln!("{}", style::dim(text));
 }
@@ -242,17 +238,14 @@ impl Sink {
         ask::get(self.address(), "/seen")
     }
 
-    /// Makes the next event the first.
     pub(super) fn mark(&self) -> anyhow::Result<()> {
         ask::post(self.address(), "/mark")
     }
 
-    /// Waits for so many distinct events, or until no more come.
     pub(super) fn wait_for(&self, events: u64) -> anyhow::Result<Counts> {
         Ok(self.wait_until(events, |seen| seen.counts.distinct)?.counts)
     }
 
-    /// Waits for so many distinct events of one service, or until no more come.
     pub(super) fn wait_for_service(&self, service: &Service, events: u64) -> anyhow::Result<Latency> {
         let of = |seen: &Seen| seen.names.get(&service.name).copied().unwrap_or_default();
         Ok(of(&self.wait_until(events, |seen| of(seen).count)?))

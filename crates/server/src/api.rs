@@ -65,14 +65,11 @@ pub(crate) struct AppState {
     pub node: Node,
     pub archivist: Archivist,
     pub limits: ApiLimits,
-    /// Memory bound of all request bodies.
     pub reading: BodyBudget,
     pub hooks: Webhooks,
     pub access: AccessControl,
     pub demo: Option<Demo>,
-    /// The last health check.
     pub health: HealthMemo,
-    /// Recent reports of the doctor.
     pub reports: DoctorReports,
     pub simulations: Simulations,
     /// `None` for the built-in book.
@@ -216,7 +213,6 @@ impl Routers {
         Self { open: finished(open, app), guarded: Some(guarded), loopback }
     }
 
-    /// Other routes, open to programs of this machine.
     pub(crate) fn open(open: Router) -> Self {
         Self { open, guarded: None, loopback: LoopbackPolicy::ThisMachine }
     }
@@ -229,7 +225,6 @@ fn finished(router: Router<App>, app: &App) -> Router {
         .with_state(app.clone())
 }
 
-/// The client's id, or a new one.
 fn correlation_id(headers: &HeaderMap) -> HeaderValue {
     let sent = headers.get(&CORRELATION_ID).filter(|value| is_fit(value)).cloned();
     sent.unwrap_or_else(|| {
@@ -254,8 +249,8 @@ mod tests {
     /// Roles that may use a route, with a star where a key bound to services may not.
     fn who(need: RouteAccess) -> String {
         let (permission, reach) = match need {
-            RouteAccess::Nothing => return "everybody".to_owned(),
-            RouteAccess::Key => return "whoever has a key".to_owned(),
+            RouteAccess::Nothing => return "all".to_owned(),
+            RouteAccess::Key => return "any key".to_owned(),
             RouteAccess::Permission(permission, reach) => (permission, reach),
         };
         let star = if reach == ServiceScope::Whole { "*" } else { "" };
@@ -270,7 +265,7 @@ mod tests {
             ("POST /v1/events",                    "ingest operator admin"),
             ("POST /v1/events/{name}",             "ingest operator admin"),
             ("GET /v1/events/{name}",              "viewer operator admin"),
-            ("POST /v1/hooks/{source}",            "everybody"),
+            ("POST /v1/hooks/{source}",            "all"),
             ("GET /v1/refused-hooks",              "viewer operator admin*"),
             ("GET /v1/refused-hooks/{number}",     "viewer operator admin*"),
             ("GET /v1/deliveries",                 "viewer operator admin"),
@@ -280,7 +275,7 @@ mod tests {
             ("GET /v1/metrics",                    "viewer operator admin*"),
             ("GET /v1/happenings",                 "viewer operator admin"),
             ("GET /v1/live",                       "viewer operator admin"),
-            ("GET /v1/whoami",                     "whoever has a key"),
+            ("GET /v1/whoami",                     "any key"          ),
             ("GET /v1/services",                   "viewer operator admin"),
             ("GET /v1/trend",                      "viewer operator admin"),
             ("GET /v1/book",                       "viewer operator admin*"),
@@ -320,11 +315,11 @@ mod tests {
             ("POST /v1/replays/{id}/{act}",        "operator admin"),
             ("GET /v1/demo",                       "viewer operator admin*"),
             ("POST /v1/demo/{act}",                "operator admin*"),
-            ("GET /healthz",                       "everybody"),
-            ("GET /readyz",                        "everybody"),
-            ("GET /openapi.json",                  "everybody"),
-            ("GET /",                              "everybody"),
-            ("GET /page/{*file}",                  "everybody"),
+            ("GET /healthz",                       "all"),
+            ("GET /readyz",                        "all"),
+            ("GET /openapi.json",                  "all"),
+            ("GET /",                              "all"),
+            ("GET /page/{*file}",                  "all"),
         ];
         let needs = routes().needs();
         for ((route, need), (name, roles)) in needs.iter().zip(expected) {

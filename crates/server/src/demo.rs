@@ -22,10 +22,8 @@ use utoipa::ToSchema;
 use crate::demo::shops::Shops;
 use crate::demo::story::{DemoFacts, DemoProgress, DemoStep};
 
-/// Interval for checking the progress of the story.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// The service of the story.
 const BROKEN: &str = "invoicing";
 
 /// Its rule book, with placeholders for the addresses of the services.
@@ -51,12 +49,10 @@ pub(crate) struct DemoService {
 }
 
 impl Demo {
-    /// Starts the services.
     pub(crate) async fn open() -> std::io::Result<Self> {
         Ok(Self(Arc::new(DemoStage { shops: Shops::open().await?, looked: AtomicBool::new(false) })))
     }
 
-    /// The rule book that delivers to them.
     pub(crate) fn book(&self) -> String {
         let mut book = BOOK.to_owned();
         for (name, address) in self.0.shops.addresses() {
@@ -69,7 +65,6 @@ impl Demo {
         self.0.shops.introduced()
     }
 
-    /// Sends orders and reports each step, until the node stops.
     pub(crate) fn begin(&self, node: &Node, print: impl Fn(&DemoStep) + Send + 'static) {
         tokio::spawn(orders::send(node.clone()));
         let (demo, node) = (self.clone(), node.clone());

@@ -211,7 +211,7 @@ mod tests {
 
     impl std::io::Write for Page {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().expect("nobody panics with it").extend_from_slice(bytes);
+            self.0.lock().expect("never poisoned").extend_from_slice(bytes);
             Ok(bytes.len())
         }
 
@@ -243,7 +243,7 @@ mod tests {
                 "attempt failed"
             );
         });
-        let bytes = page.0.lock().expect("nobody panics with it").clone();
+        let bytes = page.0.lock().expect("never poisoned").clone();
         String::from_utf8(bytes).expect("lines are text")
     }
 
@@ -269,10 +269,10 @@ mod tests {
     #[test]
     fn a_line_for_people_is_one_line() {
         let line = anstream::adapter::strip_str(&logged(LogFormat::Human)).to_string();
-        let (_, told) = line.split_once("  WARN ").expect("the level");
+        let (_, rest) = line.split_once("  WARN ").expect("the level");
         let expected = "attempt failed service=\"billing\" \
                         event_id=\"0123456789abcdef0123456789abcdef\" status=503 took_ms=1.5 \
                         error=\"no user [email]\\nwith password=[secret]\"\n";
-        assert_eq!(told, expected);
+        assert_eq!(rest, expected);
     }
 }

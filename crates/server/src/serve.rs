@@ -55,13 +55,10 @@ use crate::terminal::{self, problem, shell_word, style};
 use crate::webhooks::handlers::Webhooks;
 use crate::{connectors, logging};
 
-/// Interval for checking the rule book's file.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 
-/// Time for open requests to finish at shutdown.
 const REQUESTS_END_WITHIN: Duration = Duration::from_secs(5);
 
-/// Webhook sources listed at the start.
 const HOOKS_SHOWN_MAX: usize = 5;
 
 const BUILT_IN: &str = "the built-in rule book";
@@ -107,7 +104,6 @@ fn refuse_open_access(args: &ServeArgs, book: &RuleBook) -> anyhow::Result<()> {
     Err(CommandRefusal(refusal).into())
 }
 
-/// A book with its text, ready to serve.
 struct LoadedBook {
     book: Arc<RuleBook>,
     text: Arc<str>,
@@ -133,7 +129,6 @@ fn refuse_other_than_file(path: &Path) -> Result<(), CommandRefusal> {
     }
 }
 
-/// The book in the file, or the built-in one, which logs every event.
 fn open(path: Option<&Path>) -> anyhow::Result<LoadedBook> {
     let stamp = path.and_then(stamp);
     let (book, text) = match path {
@@ -182,7 +177,6 @@ fn targets(
     }
 }
 
-/// Trace settings and trusted certificates, if traces are enabled.
 fn traces(args: &ServeArgs) -> anyhow::Result<Option<(OtlpSettings, Roots)>> {
     let settings = OtlpSettings::read(args.otlp.as_deref(), |name| std::env::var(name).ok());
     let settings = settings.map_err(CommandRefusal::of)?;
@@ -226,7 +220,7 @@ async fn serve(
     };
     edges.spans = exporter.as_ref().map(SpanExporter::counts);
     let limits = ApiLimits::with_body(usize::try_from(args.body_max).unwrap_or(usize::MAX));
-    let loopback = if args.insecure { LoopbackPolicy::Everybody } else { LoopbackPolicy::ThisMachine };
+    let loopback = if args.insecure { LoopbackPolicy::AnyClient } else { LoopbackPolicy::ThisMachine };
     let parts = |closing| edges.parts(&node, limits, args.rules.clone(), demo.clone(), closing);
     let routes = |closing| Routers::new(&App::new(parts(closing)), loopback);
     let listening = match start_listening(transport.clone(), listener, routes, limits) {
@@ -312,7 +306,6 @@ fn report_shutdown() {
     logging::say(style::dim(stopping), || tracing::info!("{stopping}"));
 }
 
-/// Drains calls for `drain`, then sends the remaining spans.
 async fn end(node: &Node, exporter: Option<SpanExporter>, drain: Duration) {
     let stopped = node.stop(drain).await;
     if let Some(exporter) = exporter {
@@ -390,7 +383,6 @@ fn page_address(address: &str, at: SocketAddr) -> String {
     format!("{}/", named.replace("[localhost]", "localhost"))
 }
 
-/// A line about warnings of the book, if any.
 fn remarks(path: &Path, text: &str) -> String {
     let problems = lint::check(text.as_bytes(), connectors::table()).problems;
     let warnings = problems.iter().filter(|problem| problem.severity == ProblemSeverity::Warning).count();
@@ -401,7 +393,6 @@ fn remarks(path: &Path, text: &str) -> String {
     format!("          {}: run {check}\n", style::warning(counted(warnings as u64, "warning")))
 }
 
-/// A line per webhook source with its URL.
 fn hook_lines(book: &RuleBook, address: &str) -> String {
     let sources = &book.sections().sources;
     let hooks = sources.iter().filter(|(name, source)| WebhookSource::new(name, &source.value).is_some());
@@ -512,7 +503,6 @@ impl ServerParts {
     }
 }
 
-/// Subscribes every part to changes of the rule book.
 fn follow_book(
     node: &Node,
     secrets: &Secrets,
@@ -611,7 +601,6 @@ impl RunningServer {
 
     /// The store cannot write: the old book stays until it can, which is reported once.
     fn put_off(&mut self, error: &SubmitError) {
-        // Forces another read.
         self.stamp = None;
         if std::mem::replace(&mut self.putting_off, true) {
             return;

@@ -255,7 +255,7 @@ mod tests {
             assert_eq!(wrap(text, width), expected, "{name}");
         }
         assert_eq!(hanging("✗ ", "a bc def", Some(6)), "✗ a bc\n  def\n");
-        assert_eq!(hanging("✗ ", "a bc def", None), "✗ a bc def\n", "nobody says how wide it is");
+        assert_eq!(hanging("✗ ", "a bc def", None), "✗ a bc def\n", "no width is known");
     }
 
     #[test]

@@ -21,7 +21,6 @@ async fn accept(headers: HeaderMap, body: Body) -> Response {
     }
 }
 
-/// The fields of the API's response.
 #[derive(Serialize)]
 struct Accepted<'a> {
     id: &'a str,

@@ -27,7 +27,6 @@ use crate::latency::{Latencies, Latency};
 
 /// A server without a response for this long has failed.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// Pause before a retry.
 const INSIST_AFTER: Duration = Duration::from_millis(5);
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 const ANSWER_HEADERS_MAX: usize = 32;
@@ -73,7 +72,6 @@ pub(crate) enum Pace {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Sessions {
     None,
-    /// In turn.
     Count(u64),
     /// A session per event.
     Distinct,
@@ -101,7 +99,6 @@ pub(crate) struct LoadResult {
 }
 
 impl LoadResult {
-    /// Accepted per second.
     pub(crate) fn rate(&self) -> f64 {
         self.accepted as f64 / (self.ended_at_ns.saturating_sub(self.started_at_ns).max(1) as f64 / 1e9)
     }
@@ -120,7 +117,6 @@ struct Shared {
     started_at_ns: u64,
     next: AtomicU64,
     answered: AtomicU64,
-    /// Events whose time has come.
     due: Semaphore,
 }
 
@@ -175,7 +171,7 @@ async fn send_all(plan: LoadPlan) -> anyhow::Result<LoadResult> {
         accepted: whole.accepted,
         refused: whole.refused,
         resent: whole.resent,
-        latency: whole.latencies.told(),
+        latency: whole.latencies.quantiles(),
         next: shared.plan.first + whole.accepted + whole.refused,
     })
 }
@@ -222,7 +218,6 @@ impl Shared {
         }
     }
 
-    /// The next event and its due time; `None` at the end.
     async fn take(&self) -> Option<(u64, Duration)> {
         match self.plan.pace {
             Pace::Closed => {
@@ -249,7 +244,6 @@ impl Shared {
     }
 }
 
-/// One connection.
 struct Lane {
     shared: Arc<Shared>,
     number: u32,
@@ -363,7 +357,6 @@ async fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// The status, once the whole response is there.
 fn whole_answer(bytes: &[u8]) -> io::Result<Option<u16>> {
     let nonsense = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
     if bytes.len() > ANSWER_BYTES_MAX {

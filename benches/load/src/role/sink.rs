@@ -54,7 +54,7 @@ impl Shared {
         self.tally.lock().expect("nothing panics while it holds the tally")
     }
 
-    fn mend(&self) {
+    fn fix(&self) {
         self.fixed.store(true, Ordering::SeqCst);
     }
 
@@ -101,7 +101,7 @@ async fn answer(tally: &Shared, request: Request<Incoming>) -> Result<Response<F
             return ok(serde_json::to_vec(&seen).expect("texts and numbers are always JSON"));
         }
         "fix" => {
-            tally.mend();
+            tally.fix();
             return ok(Vec::new());
         }
         "mark" => {

@@ -76,7 +76,6 @@ impl Tally {
         }
     }
 
-    /// The next event is the first.
     pub(super) fn mark(&mut self) {
         self.counts.first_since_mark_ns = None;
     }
@@ -91,7 +90,8 @@ impl Tally {
     }
 
     pub(super) fn seen(&self) -> Seen {
-        let names = self.names.iter().map(|(name, latencies)| (name.clone(), latencies.told())).collect();
+        let names =
+            self.names.iter().map(|(name, latencies)| (name.clone(), latencies.quantiles())).collect();
         Seen { counts: self.counts, calls: self.calls, names }
     }
 
@@ -127,7 +127,6 @@ mod tests {
     /// Number, lane, session and sequence.
     type Arrival = (u64, u32, Option<u64>, Option<u64>);
 
-    /// Distinct, repeated and out of order.
     fn check(name: &str, events: &[Arrival], expected: (u64, u64, u64)) {
         let mut tally = Tally::default();
         for (number, lane, session, place) in events {

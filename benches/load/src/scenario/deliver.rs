@@ -21,7 +21,6 @@ struct Rounds {
     repeated: u64,
 }
 
-/// One burst, until the sink had all of it.
 struct Through {
     per_second: f64,
     micros: f64,

@@ -27,7 +27,6 @@ pub(super) fn play(stage: &Stage) -> anyhow::Result<Vec<Row>> {
     ])
 }
 
-/// Rates of an empty store and a large one, in turn.
 fn rates(stage: &Stage) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
     let service = Service::taking(0, Order::None);
     let services = std::slice::from_ref(&service);
@@ -52,7 +51,6 @@ fn rates(stage: &Stage) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
     Ok((empty, full))
 }
 
-/// Largest size of the store in the middle third, and in the last.
 fn sizes(stage: &Stage) -> anyhow::Result<(u64, u64)> {
     let time = stage.plan.retained_for;
     say(format!(

@@ -156,7 +156,6 @@ fn wait_for_end(server: &Server, id: u64) -> anyhow::Result<()> {
     }
 }
 
-/// p99 over all queries.
 fn p99(server: &Server, questions: &[&str]) -> anyhow::Result<Duration> {
     let mut times = Vec::new();
     for _ in 0..QUESTIONS {

@@ -31,7 +31,6 @@ pub(super) fn play(stage: &Stage) -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Fills a paused service, resumes it, and waits until all is delivered.
 pub(super) fn drain(stage: &Stage, sessions: u64, events: u64) -> anyhow::Result<(Counts, u64, f64)> {
     let service = Service::taking(0, Order::Session);
     let sink = stage.sink()?;

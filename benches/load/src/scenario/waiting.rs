@@ -7,7 +7,6 @@ use crate::report::{Budget, Quantity, Row};
 use crate::role::load::{LoadPlan, Sessions, Until};
 use crate::stage::{Stage, closed, say};
 
-/// Factor between the two backlogs.
 const TIMES: u64 = 10;
 
 /// Below this, windows and caches are still filling.

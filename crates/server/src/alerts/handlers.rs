@@ -139,7 +139,6 @@ fn receiver_json(
     }
 }
 
-/// Error of the last message to each receiver, if it failed.
 fn troubles(reader: &dyn StoreReader) -> Result<BTreeMap<String, String>, StoreError> {
     let filter = DeliveryFilter {
         service: Some(OWN_SERVICE.to_owned()),

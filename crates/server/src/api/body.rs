@@ -143,7 +143,6 @@ pub(crate) async fn read_limited(
     read_up_to(app, headers, body, app.limits.body_bytes_max).await
 }
 
-/// As [`read_limited`], with another size limit.
 pub(crate) async fn read_up_to(
     app: &App,
     headers: &HeaderMap,
@@ -174,7 +173,7 @@ mod tests {
         assert_eq!(read(large, None, large).await.err(), Some(BodyReadError::NoRoom), "two are too many");
         assert!(read(SMALL_BYTES, None, large).await.is_ok(), "a small one finds room");
         drop(held);
-        assert_eq!(reading.0.available_permits(), 10, "whoever is answered leaves room");
+        assert_eq!(reading.0.available_permits(), 10, "a response frees its share");
         assert!(read(4, None, 4).await.is_ok());
         assert_eq!(read(4, None, 3).await.err(), Some(BodyReadError::TooLarge));
         assert_eq!(
@@ -182,6 +181,6 @@ mod tests {
             Some(BodyReadError::TooLarge),
             "as announced"
         );
-        assert_eq!(reading.0.available_permits(), 10, "and so does whoever is turned away");
+        assert_eq!(reading.0.available_permits(), 10, "and so does a refusal");
     }
 }

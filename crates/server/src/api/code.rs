@@ -110,7 +110,6 @@ impl ApiCode {
         TABLE[self as usize].3
     }
 
-    /// Whether it always has a `Retry-After`.
     pub(crate) fn has_retry_after(self) -> bool {
         matches!(self.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
     }

@@ -63,7 +63,6 @@ impl ApiError {
         self
     }
 
-    /// A validation error of a field.
     pub(crate) fn invalid(field: &str, reason: impl Into<String>) -> Self {
         let reason = reason.into();
         Self::new(ApiCode::Validation, format!("`{field}` {reason}"))
@@ -96,7 +95,6 @@ impl ApiError {
         Self::unavailable(format!("no response within {seconds} s; the request may still complete"))
     }
 
-    /// Internal error; the log has the cause.
     pub(crate) fn internal() -> Self {
         let message = "internal error; see the server's log";
         Self::new(ApiCode::Internal, message)
@@ -203,7 +201,6 @@ impl From<RerouteError> for ApiError {
     }
 }
 
-/// The one named segment of a path.
 pub(crate) struct PathName(pub String);
 
 impl<S: Send + Sync> FromRequestParts<S> for PathName {
@@ -255,10 +252,10 @@ mod tests {
         #[rustfmt::skip]
         let cases = [
             ("an event",                     ApiError::of_event(unknown()),                    "send it again with the same id"),
-            ("a pause, or a receiver's test", ApiError::from(unknown()),                       "look in the audit before repeating it"),
-            ("a replay, a purge, an edit",   ApiError::from(LetterCommandError::NotWritten(unknown())), "look in the audit before repeating it"),
-            ("a key",                        ApiError::from(KeyError::NotWritten(unknown())),  "look in the audit before repeating it"),
-            ("events that go elsewhere",     ApiError::from(RerouteError::Write(unknown())),   "look in the audit before repeating it"),
+            ("a pause, or a receiver's test", ApiError::from(unknown()),                       "check the audit log before repeating it"),
+            ("a replay, a purge, an edit",   ApiError::from(LetterCommandError::NotWritten(unknown())), "check the audit log before repeating it"),
+            ("a key",                        ApiError::from(KeyError::NotWritten(unknown())),  "check the audit log before repeating it"),
+            ("events that go elsewhere",     ApiError::from(RerouteError::Write(unknown())),   "check the audit log before repeating it"),
         ];
         for (name, error, expected) in cases {
             assert_eq!(

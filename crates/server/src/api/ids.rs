@@ -7,7 +7,6 @@ use std::time::SystemTime;
 
 use uuid::Uuid;
 
-/// Seeded by the system.
 static RUN: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(std::process::id()));
 
 static COUNT: AtomicU64 = AtomicU64::new(0);

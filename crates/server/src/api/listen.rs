@@ -34,7 +34,6 @@ use crate::api::transport::{AcceptedStream, Transport, TransportScheme};
 use crate::api::{CORRELATION_ID, GuardedRouter, Routers, correlation_id};
 use crate::webhooks;
 
-/// Limits of the API.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ApiLimits {
     pub body_bytes_max: usize,
@@ -113,7 +112,6 @@ impl ApiListener {
     }
 }
 
-/// Serves the API on a bound listener; the routers get a signal that turns true at shutdown.
 pub(crate) fn start_listening(
     transport: Transport,
     listener: TcpListener,
@@ -185,7 +183,6 @@ async fn accept_all(
     while connections.join_next().await.is_some() {}
 }
 
-/// Answers one request within the time limit, under the client's correlation id or a new one.
 async fn answer(
     routers: &Routers,
     came: ConnectionOrigin,
@@ -193,7 +190,7 @@ async fn answer(
     within: Duration,
 ) -> Result<Response, Infallible> {
     let id = correlation_id(request.headers());
-    // Handlers find the id of the response, whoever chose it.
+    // Handlers find the id of the response.
     request.headers_mut().insert(CORRELATION_ID, id.clone());
     let mut response = match enter(routers, came, &mut request) {
         Ok(mut router) => match tokio::time::timeout(within, router.call(request)).await {
@@ -210,7 +207,6 @@ async fn answer(
     Ok(response)
 }
 
-/// Chooses the router; refuses requests that no handler should see.
 fn enter(
     routers: &Routers,
     came: ConnectionOrigin,
@@ -231,7 +227,7 @@ fn enter(
             let is_hook =
                 routers.guarded.is_some() && webhooks::handlers::is_call(request.method(), request.uri());
             // Webhooks are verified by signature, and a tunnel may use its own host name.
-            let loopback = if is_hook { LoopbackPolicy::Everybody } else { routers.loopback };
+            let loopback = if is_hook { LoopbackPolicy::AnyClient } else { routers.loopback };
             loopback.check(request.headers(), came.by)?;
             Ok(routers.open.clone())
         }
@@ -310,7 +306,6 @@ mod tests {
             .expect("a port is free")
     }
 
-    /// Everything the server sends in response until it closes the connection.
     async fn say(address: SocketAddr, request: &str) -> String {
         let mut stream = TcpStream::connect(address).await.expect("it listens");
         stream.write_all(request.as_bytes()).await.expect("it reads");

@@ -41,7 +41,6 @@ Examples:
 A running server serves it at /openapi.json.")]
 pub(crate) struct OpenapiArgs {}
 
-/// Errors of every request.
 const EVERYWHERE: [ApiCode; 6] = [
     ApiCode::BadRequest,
     ApiCode::Forbidden,
@@ -51,7 +50,6 @@ const EVERYWHERE: [ApiCode; 6] = [
     ApiCode::Unavailable,
 ];
 
-/// Further errors of requests with a body.
 const WITH_BODY: [ApiCode; 4] =
     [ApiCode::Validation, ApiCode::RequestTimeout, ApiCode::PayloadTooLarge, ApiCode::UnsupportedEncoding];
 
@@ -73,7 +71,6 @@ const WITH_BODY: [ApiCode; 4] =
 )]
 struct OpenApiFrame;
 
-/// Every route with its access, description and errors.
 pub(crate) struct Routes {
     promised: Vec<DescribedRoute>,
     /// Routes outside the API.
@@ -107,7 +104,6 @@ impl Routes {
         self
     }
 
-    /// The routers without and with authentication.
     pub(crate) fn serve(self, app: &App) -> (Router<App>, Router<App>) {
         let (mut open, mut guarded) = (Router::new(), Router::new());
         for DescribedRoute { need, described: (_, paths, answer), .. } in self.promised {
@@ -125,7 +121,6 @@ impl Routes {
 
     fn describe(self) -> Description {
         let mut router = OpenApiRouter::with_openapi(OpenApiFrame::openapi());
-        // Responses shared by several routes, by name.
         let mut common = BTreeMap::new();
         for DescribedRoute { need, described: (schemas, mut paths, answer), errors } in self.promised {
             for (does, operation) in paths.paths.values_mut().flat_map(operations) {
@@ -207,13 +202,12 @@ impl RouteEffect {
 fn describe_headers(operation: &mut Operation) {
     for response in operation.responses.responses.values_mut() {
         if let RefOr::T(response) = response {
-            let told = RefOr::Ref(Ref::new("#/components/headers/X-Correlation-Id"));
-            response.headers.insert("X-Correlation-Id".to_owned(), told);
+            let reference = RefOr::Ref(Ref::new("#/components/headers/X-Correlation-Id"));
+            response.headers.insert("X-Correlation-Id".to_owned(), reference);
         }
     }
 }
 
-/// All errors of an operation, by status.
 fn errors_of(operation: &Operation, own: &[ApiCode]) -> BTreeMap<String, Vec<ApiCode>> {
     let mut codes = [&EVERYWHERE, own].concat();
     if operation.request_body.is_some() {
@@ -236,7 +230,6 @@ fn name_of(codes: &[ApiCode]) -> String {
     words.join(".")
 }
 
-/// A response for codes of one status.
 fn error(codes: &[ApiCode]) -> Response {
     let meanings: Vec<String> =
         codes.iter().map(|code| format!("`{}`: {}", code.as_str(), code.meaning())).collect();
@@ -317,7 +310,6 @@ fn inline(value: &mut Value, scalars: &Map<String, Value>) {
     }
 }
 
-/// Adds what the types cannot express.
 fn refine(document: &mut Value) {
     for name in ["MoveRemovedWanted", "PurgeWanted", "ReplayWanted"] {
         let whole = merged(document, name);

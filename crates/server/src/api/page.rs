@@ -134,7 +134,6 @@ fn serve(name: &str, asked: &HeaderMap) -> ApiResult {
     Ok(response)
 }
 
-/// Entity tags by file.
 static TAGS: LazyLock<Vec<HeaderValue>> =
     LazyLock::new(|| FILES.iter().map(|(_, _, content)| tag(content)).collect());
 
@@ -264,21 +263,19 @@ mod tests {
                 // The module of a view is loaded on demand.
                 let is_view = exported == "view" && name.starts_with("views/");
                 if !is_view && !imported.contains(&((*name).to_owned(), exported)) {
-                    problems.push(format!("{name} exports `{exported}`, and nobody imports it"));
+                    problems.push(format!("{name} exports `{exported}`, which no file imports"));
                 }
             }
         }
         assert!(problems.is_empty(), "{}", problems.join("\n"));
     }
 
-    /// An imported name: its name there and here.
     struct Import<'a> {
         file: String,
         there: &'a str,
         here: &'a str,
     }
 
-    /// Every import is on one line.
     fn imports<'a>(name: &'a str, text: &'a str) -> impl Iterator<Item = Import<'a>> {
         let lines = text.lines().filter(|line| line.starts_with("import "));
         lines.flat_map(move |line| {
@@ -297,7 +294,6 @@ mod tests {
         named.split(|char: char| !is_of_word(char)).next()
     }
 
-    /// Whether the word occurs outside imports and comments.
     fn uses(text: &str, word: &str) -> bool {
         let is_code = |line: &&str| {
             !["import ", "/*", "*", "//"].iter().any(|start| line.trim_start().starts_with(start))

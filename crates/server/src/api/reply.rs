@@ -23,7 +23,6 @@ pub(crate) fn json(status: StatusCode, value: &impl serde::Serialize) -> Respons
 
 type NextLine<'a, T> = Pin<Box<dyn Future<Output = Option<T>> + Send + 'a>>;
 
-/// A streamed body with a line per item.
 pub(crate) fn lines<S, T>(
     source: S,
     next: for<'a> fn(&'a mut S) -> NextLine<'a, T>,

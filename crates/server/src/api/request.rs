@@ -20,7 +20,6 @@ const NUMBER_MAX: u64 = i64::MAX.unsigned_abs();
 /// Notes are kept in the audit log and shown with it.
 const NOTE_CHARS_MAX: usize = 1_000;
 
-/// A key with an invalid value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{field}` {reason}")]
 pub(crate) struct WrongField {
@@ -163,7 +162,6 @@ pub(crate) fn read<T, E: std::fmt::Display>(
     text.map(read).transpose().map_err(wrong)
 }
 
-/// A number, which may be a string too.
 pub(crate) fn number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     let number = match Value::deserialize(from)? {
         Value::Number(number) => number.as_u64(),

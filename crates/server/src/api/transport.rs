@@ -53,7 +53,6 @@ impl ServerCertificate {
 }
 
 impl TransportScheme {
-    /// `http://` or `https://`.
     pub(crate) const fn prefix(self) -> &'static str {
         match self {
             Self::Http => "http://",
@@ -105,7 +104,6 @@ async fn shake_hands(stream: TcpStream, certificate: &ServerCertificate) -> std:
     Ok(AcceptedStream::Tls(Box::new(stream)))
 }
 
-/// Answers plain HTTP with a hint to use https.
 async fn turn_away(mut stream: TcpStream) -> std::io::Result<()> {
     let answer = error_response(ApiCode::BadRequest, "this server requires TLS: use https://");
     stream.write_all(&answer).await?;
@@ -150,7 +148,6 @@ mod tests {
 
     const ASK: &str = "GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
 
-    /// The response to a client that trusts that certificate.
     async fn ask(address: SocketAddr, root: &CertificateDer<'static>) -> std::io::Result<String> {
         say(ASK, address, root).await
     }
@@ -207,7 +204,6 @@ mod tests {
         shown.change(new_config);
         assert!(ask(listening.address, &old).await.is_err());
         assert!(ask(listening.address, &new).await.is_ok());
-        // The HTTP library's errors are replaced here too.
         let refused = say("nonsense\r\n\r\n", listening.address, &new).await.expect("it is answered");
         assert!(refused.starts_with("HTTP/1.1 400 ") && refused.contains("BAD_REQUEST"), "{refused}");
         let page = ASK.replace("connection", "origin: https://elsewhere.test\r\nconnection");

@@ -160,7 +160,7 @@ fn unexplained(status: StatusCode) -> ErrorJson {
     }
 }
 
-/// What the message says already is not said again below it:
+/// Details that the message already has are left out:
 ///
 /// ```text
 /// `id` is missing  (VALIDATION_ERROR, 400)

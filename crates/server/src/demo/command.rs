@@ -42,7 +42,6 @@ pub(crate) struct DemoArgs {
     pub(crate) data: Option<PathBuf>,
 }
 
-/// Time for running calls at the end of the demo.
 const DRAIN: Duration = Duration::from_secs(1);
 
 const LINE_COLUMNS_MAX: usize = 90;
@@ -94,7 +93,7 @@ fn refuse_open_access(args: &DemoArgs) -> anyhow::Result<()> {
 
 /// Replaces the book of an earlier run, whose services had other addresses; any other book is refused.
 fn write_book(path: &Path, book: &str) -> anyhow::Result<()> {
-    let title = book.lines().next().unwrap_or_default();
+    let title = book.split('.').next().unwrap_or_default();
     match std::fs::read_to_string(path) {
         Ok(there) if !there.starts_with(title) => {
             let message = format!(
@@ -188,7 +187,7 @@ mod tests {
             let mode = std::fs::metadata(&folder).expect("it is there").permissions().mode();
             assert_eq!(mode & 0o777, 0o700, "{}", folder.display());
             let name = folder.file_name().and_then(|name| name.to_str()).expect("a plain name");
-            assert!(!name.contains(&std::process::id().to_string()), "anybody can tell: {name}");
+            assert!(!name.contains(&std::process::id().to_string()), "predictable: {name}");
         }
     }
 }

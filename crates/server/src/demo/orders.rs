@@ -11,10 +11,8 @@ use serde_json::{Value, json};
 
 use crate::api::ids::fresh_id;
 
-/// Interval between orders.
 const EVERY: Duration = Duration::from_millis(250);
 
-/// Every so many ticks, many customers are updated at once.
 const IMPORT_EVERY: u64 = 60;
 
 const IMPORTED: u64 = 20;
@@ -24,7 +22,6 @@ const CUSTOMERS: u64 = 40;
 /// Countries of the customers; those in the EU have a VAT id.
 const COUNTRIES: [&str; 5] = ["US", "DE", "GB", "US", "FR"];
 
-/// Sends orders until the node stops.
 pub(crate) async fn send(node: Node) {
     let mut tick = tokio::time::interval(EVERY);
     for number in 0.. {
@@ -74,7 +71,6 @@ fn event(event_type: &str, customer: u64, data: &Value) -> Event {
     parse_simple(easy).expect("an event of our own")
 }
 
-/// A deterministic pseudo-random number.
 fn draw(number: u64) -> u64 {
     Seed(7).draw(DeliveryId(u128::from(number)), Attempt::FIRST)
 }

@@ -25,10 +25,8 @@ use crate::terminal::style;
 
 const BODY_BYTES_MAX: usize = 1024 * 1024;
 
-/// Response time of the slow service.
 const SLOW: Duration = Duration::from_millis(900);
 
-/// Limit of the rate-limited service.
 const CALLS_PER_SECOND: u32 = 3;
 
 /// Its `Retry-After`, in seconds.
@@ -77,7 +75,6 @@ pub(crate) struct Shops {
     world: Arc<DemoWorld>,
 }
 
-/// Shared state of the services.
 struct DemoWorld {
     began: Instant,
     calls: AtomicU64,
@@ -109,7 +106,6 @@ impl Shops {
         self.open.iter().map(|(name, address, _)| (*name, *address))
     }
 
-    /// The services that receive orders.
     pub(crate) fn introduced(&self) -> Vec<DemoService> {
         let both = SHOPS.into_iter().zip(self.addresses());
         let services = both.filter(|((_, habit, _), _)| *habit != ShopHabit::Pager);
@@ -183,7 +179,6 @@ async fn answer(
     Ok(response)
 }
 
-/// Prints a notification.
 fn print_page(notice: &Value) {
     let said = notice.get("summary").or_else(|| notice.get("data").and_then(|data| data.get("summary")));
     if let Some(summary) = said.and_then(Value::as_str) {
@@ -199,7 +194,6 @@ impl DemoWorld {
         self.fixed_at.lock().expect("never poisoned")
     }
 
-    /// The fault of the next call, if any.
     fn trouble(&self, habit: ShopHabit, attempt: u32, data: &Value) -> Option<DemoFault> {
         match habit {
             ShopHabit::Flaky => {

@@ -155,17 +155,17 @@ mod tests {
         let looks = [
             ("it begins",        Some(begin),  vec!["Something breaks"]),
             ("nothing new",      Some(begin),  vec![]),
-            ("nobody knows",     None,         vec![]),
+            ("facts unknown",    None,         vec![]),
             ("it broke",         Some(broke),  vec!["See why"]),
-            ("nobody knows",     None,         vec![]),
-            ("somebody fixed",  Some(fixed), vec!["Fix it", "Replay"]),
+            ("facts unknown",    None,         vec![]),
+            ("it is fixed",     Some(fixed), vec!["Fix it", "Replay"]),
             ("it breaks anew",   Some(broke),  vec![]),
             ("and is fixed",    Some(fixed), vec!["Fix it", "Replay"]),
         ];
-        let mut telling = DemoProgress::default();
+        let mut progress = DemoProgress::default();
         for (name, facts, expected) in looks {
-            let told: Vec<&str> = telling.advance(facts.as_ref()).iter().map(|step| step.title).collect();
-            assert_eq!(told, expected, "{name}");
+            let printed: Vec<&str> = progress.advance(facts.as_ref()).iter().map(|step| step.title).collect();
+            assert_eq!(printed, expected, "{name}");
         }
     }
 }

@@ -58,10 +58,8 @@ pub(crate) struct BacktestArgs {
     pub(crate) format: Format,
 }
 
-/// Deliveries per read.
 const PAGE: usize = 500;
 
-/// Unrouted events per read.
 const UNROUTED_PAGE: usize = 200;
 
 pub(crate) fn run(args: &BacktestArgs) -> anyhow::Result<ExitCode> {
@@ -137,7 +135,6 @@ impl RecordFolder<'_> {
         }
     }
 
-    /// When breakers were not closed, as far as recorded.
     fn add_breakers(&self, survey: &mut BacktestSurvey<'_>) -> Result<(), CommandRefusal> {
         let turns = BreakerHistory::remembered_by(&*self.reader).map_err(CommandRefusal::of)?;
         for dependency in turns.dependencies() {
@@ -178,7 +175,6 @@ struct RecordProgress<'a> {
 }
 
 impl RecordProgress<'_> {
-    /// Reads every delivery since the given time, the latest first.
     fn each(
         &mut self,
         mut take: impl FnMut(&DeliveryView) -> Result<(), StoreError>,

@@ -157,7 +157,6 @@ impl Expectations {
     }
 }
 
-/// Runs with a progress bar.
 fn watched<T>(
     play: impl FnOnce(&mut dyn FnMut(SimulationProgress) -> Go) -> Result<T, Cancelled>,
 ) -> anyhow::Result<T> {

@@ -106,7 +106,6 @@ struct CheckRow {
 }
 
 impl CheckRow {
-    /// A last row with the number of unlisted problems.
     fn left_out(count: usize, path: &Path) -> Self {
         let message = format!("{count} more problems are not listed");
         let span = BookSpan::default();

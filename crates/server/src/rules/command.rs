@@ -115,7 +115,6 @@ fn find_taker<'a>(book: &'a RuleBook, name: &str) -> Result<RuleTaker<'a>, Comma
         .ok_or_else(|| CommandRefusal(format!("there is no service `{name}`: {}", advise(book, name))))
 }
 
-/// Whether `name` is a service or a `service/channel`.
 pub(crate) fn is_known(book: &RuleBook, name: &str) -> bool {
     takers(book).any(|taker| taker.name() == name)
 }
@@ -158,7 +157,6 @@ fn many(book: &RuleBook, rules: &[Resolved<'_>], args: &RulesArgs) -> anyhow::Re
     })
 }
 
-/// The service's channels that take the same event by their own rules.
 fn see_also(book: &RuleBook, taker: RuleTaker<'_>, event: &str) -> String {
     if taker.channel.is_some() {
         return String::new();

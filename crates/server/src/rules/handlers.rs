@@ -104,7 +104,6 @@ fn service_json(service: &redrive_core::book::model::ServiceEntry) -> BookServic
     }
 }
 
-/// The book's own policies and those it uses, by name.
 fn policies(book: &RuleBook) -> Vec<PolicyJson> {
     let sections = book.sections();
     let mut all: BTreeMap<PolicyName, (Backoff, Vec<String>)> = BTreeMap::new();

@@ -52,7 +52,6 @@ pub(crate) fn run(args: &TimelineArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The policy and its origin.
 fn find(args: &TimelineArgs) -> anyhow::Result<(Backoff, String)> {
     let mut known: Vec<String> = catalog::policies().iter().map(|policy| policy.name.to_owned()).collect();
     if let Some(path) = &args.rules {

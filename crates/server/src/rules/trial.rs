@@ -383,7 +383,6 @@ impl TrialRun<'_> {
     }
 }
 
-/// Each attempt used one answer.
 fn attempts(rehearsal: &Rehearsal) -> usize {
     rehearsal.steps.iter().filter(|step| matches!(step, RehearsalStep::Attempt(_))).count()
 }
@@ -397,7 +396,6 @@ fn retry_after(wait: Duration) -> String {
     format!(", Retry-After: {}{cut}", wait.as_secs())
 }
 
-/// The retry that was considered, if any.
 fn numbers_of(decision: &Decision) -> Option<&RetryNumbers> {
     match &decision.why {
         VerdictBasis::Failed(ruling) => ruling.retry.as_ref(),
@@ -405,7 +403,6 @@ fn numbers_of(decision: &Decision) -> Option<&RetryNumbers> {
     }
 }
 
-/// Time since the start.
 fn clock(at: Timestamp) -> String {
     show_wait(at.since(Timestamp::EPOCH))
 }

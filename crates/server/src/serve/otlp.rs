@@ -25,10 +25,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::client::{Client, ClientRequest};
 use crate::serve::otlp::settings::OtlpSettings;
 
-/// Spans in the queue.
 const WAITING_MAX: usize = 8_192;
 
-/// Spans in a batch.
 const BATCH_MAX: usize = 512;
 
 /// How long a span waits for its batch.
@@ -44,7 +42,6 @@ pub(crate) struct SpanCounts {
 }
 
 impl SpanCounts {
-    /// Spans accepted by the collector.
     pub(crate) fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
@@ -58,7 +55,6 @@ impl SpanCounts {
     }
 }
 
-/// Both tasks.
 pub(crate) struct SpanExporter {
     counts: Arc<SpanCounts>,
     stop: watch::Sender<()>,
@@ -89,7 +85,6 @@ impl SpanExporter {
     }
 }
 
-/// The task that makes spans.
 struct SpanIntake {
     steps: broadcast::Receiver<Arc<TraceStep>>,
     spans: mpsc::Sender<TraceSpan>,
@@ -136,7 +131,6 @@ impl SpanIntake {
     }
 }
 
-/// The task that sends spans.
 struct SpanSender {
     client: Client,
     settings: OtlpSettings,

@@ -19,7 +19,6 @@ use crate::serve::args::ServeArgs;
 use crate::serve::{FileStamp, refuse_other_than_file, stamp};
 use crate::terminal::style;
 
-/// CA certificates to trust.
 pub(crate) fn roots(args: &ServeArgs) -> anyhow::Result<Roots> {
     match &args.tls_roots {
         Some(path) => Roots::read(path).map_err(|error| exit_of(error.into())),
@@ -27,7 +26,6 @@ pub(crate) fn roots(args: &ServeArgs) -> anyhow::Result<Roots> {
     }
 }
 
-/// Two files and their last state.
 pub(crate) struct CertificateFiles {
     certificate: PathBuf,
     key: PathBuf,
@@ -48,7 +46,6 @@ impl CertificateFiles {
         watched.map_or(Transport::Plain, |watched| Transport::Tls(watched.shown.clone()))
     }
 
-    /// Reads the pair again if a file has changed.
     pub(crate) fn look(&mut self, node: &Node) {
         let now = stamps(&self.certificate, &self.key);
         // A file that is being replaced may be missing for a moment.

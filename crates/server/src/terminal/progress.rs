@@ -9,7 +9,6 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::terminal::{columns, cut, style};
 
-/// A line that is overwritten.
 pub(crate) struct ProgressLine {
     /// `None` without a terminal.
     columns: Option<usize>,
@@ -36,9 +35,7 @@ impl ProgressLine {
     }
 }
 
-/// A bar, the percentage, and further text.
 pub(crate) fn bar(done: u64, all: u64, columns: usize, words: &str) -> String {
-    // Nothing to do counts as done.
     let share = |whole: u64| done.saturating_mul(whole).checked_div(all).unwrap_or(whole).min(whole);
     let filled = usize::try_from(share(columns as u64)).unwrap_or(columns);
     let bar = format!("{}{}", style::good("█".repeat(filled)), style::dim("░".repeat(columns - filled)));

@@ -5,7 +5,6 @@ const STEPS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'
 /// Zero, which even the lowest step would hide.
 const NOTHING: char = '·';
 
-/// A character per number, scaled to the largest.
 pub(crate) fn spark(counts: &[u64]) -> String {
     spark_up_to(counts, counts.iter().copied().max().unwrap_or(0))
 }

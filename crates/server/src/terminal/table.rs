@@ -7,7 +7,6 @@ use crate::terminal::{cut, plain, style};
 
 const GAP: &str = "  ";
 
-/// A cut text keeps this much.
 const TEXT_COLUMNS_MIN: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

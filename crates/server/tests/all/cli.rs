@@ -221,7 +221,7 @@ fn what_the_server_refuses_is_told_with_all_it_says() {
 fn what_cannot_be_asked_is_wrong_use() {
     #[rustfmt::skip]
     let cases: [(&str, &[&str], &str); 10] = [
-        ("no address",       &["status", "--server", "localhost:7373"],           "write it as http://HOST:PORT"),
+        ("no address",       &["status", "--server", "localhost:7373"],           "expected http://HOST:PORT"),
         ("another scheme",   &["status", "--server", "ftp://localhost"],          "only http:// and https:// are supported"),
         ("no such authority", &["status", "--server", "https://localhost", "--ca", "none.pem"], "could not read none.pem"),
         ("no JSON",          &["send", "note.taken", "buy milk"],                 "redrive send note.taken 'buy milk' --content-type text/plain"),

@@ -155,14 +155,14 @@ fn the_page_shows_what_to_change() {
 }
 
 #[test]
-fn where_nothing_ails_it_says_what_it_looked_at() {
+fn without_findings_it_says_what_it_examined() {
     let mut well = report();
     well["findings"] = json!([]);
     assert_snapshot!(page(&well), @r"
     redrive doctor at http://server
     examined 1,200 deliveries of the last 2h30m with 1,310 attempts
 
-    ✓ nothing ails, as far as what was looked at can tell
+    ✓ no problems found in the last 1,200 deliveries
     ? too few attempts to judge `sms` for `orders.*`: 3 attempts of at least 30
     ");
     let empty = json!({ "looked_at": { "deliveries": 0, "attempts": 0 }, "findings": [], "too_little": [] });

@@ -68,7 +68,7 @@ fn serve_at(folder: &Folder, address: &str, more: &[&str]) -> Command {
 fn without_a_key_everybody_on_this_machine_may_come_and_it_says_so() {
     let folder = Folder::new();
     let server = Server::run(serve(&folder, &[]));
-    server.out.wait_for("open to everyone on this machine");
+    server.out.wait_for("open to all programs on this machine");
     assert_eq!(server.get("/v1/status").status, 200);
     assert_eq!(server.get("/v1/keys").json(), json!({ "keys": [] }));
     server.stop().assert_calm();
@@ -80,7 +80,7 @@ fn what_others_can_reach_needs_a_key_or_somebody_who_insists() {
     for address in ["0.0.0.0:0", "[::]:0"] {
         let refused = folder.run(&["serve", "--listen", address, "--data", "data"]).refused();
         for words in [
-            "can be reached from elsewhere",
+            "is a public address, and authentication is off",
             "redrive keys create NAME --role admin --data data",
             "--insecure",
         ] {
@@ -98,7 +98,7 @@ fn what_others_can_reach_needs_a_key_or_somebody_who_insists() {
 
     let admin = key_on_folder(&folder, &["root", "--role", "admin"]);
     let server = Server::run(serve_at(&folder, "0.0.0.0:0", &[]));
-    server.out.wait_for("whoever comes needs a key");
+    server.out.wait_for("authentication required");
     assert_eq!(server.get("/v1/status").error(), (401, "UNAUTHORIZED".to_owned()));
     assert_eq!(get(&server, "/v1/status", &admin).status, 200);
     // A key is all it takes: whatever name the server goes by, and whatever page somebody looks at.

@@ -145,7 +145,7 @@ fn whoever_is_not_trusted_is_told_nothing() {
     let run = status(&folder, &format!("https://{}", plain.client.address), "ca.pem");
     assert_eq!(run.code, 3, "{}", run.stderr);
     assert!(
-        run.stderr.contains("it does not speak TLS\n  a server without TLS is reached by http://"),
+        run.stderr.contains("it does not speak TLS\n  use http:// for a server without TLS"),
         "{}",
         run.stderr
     );
@@ -260,7 +260,7 @@ fn who_speaks_no_tls_is_told_so_and_harms_nobody() {
     let (folder, server, url) = behind_tls(&Authority::new("ours"));
     let answer = server.post("/v1/events/a.b", "", "{}");
     assert_eq!(answer.error(), (400, "BAD_REQUEST".to_owned()));
-    assert!(answer.body.contains("ask by https://"), "{answer:?}");
+    assert!(answer.body.contains("use https://"), "{answer:?}");
     assert_eq!(answer.header("connection"), Some("close"));
     // More than is read of it: it is told all the same, or hung up on, and nothing else.
     let large = vec![b'x'; 4 << 20];

@@ -188,7 +188,7 @@ fn a_collector_that_is_away_costs_spans_and_nothing_else() {
         page.lines().any(|line| line == "redrive_spans_dropped_total 3").then_some(())
     });
     assert!(server.get("/metrics").body.contains("\nredrive_spans_sent_total 0\n"));
-    server.err.wait_for("spans are not taken");
+    server.err.wait_for("span export failed");
     server.stop().assert_calm();
 }
 

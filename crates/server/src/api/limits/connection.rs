@@ -48,7 +48,6 @@ impl<S: AsyncWrite + Unpin> ClientConnection<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// The result of a write, or a timeout if it was pending too long.
     fn timed<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.is_waiting = false;
@@ -62,7 +61,6 @@ impl<S: AsyncWrite + Unpin> ClientConnection<S> {
     }
 }
 
-/// The header lines of a response by the library alone.
 const LIBRARY_HEADERS: [&str; 3] = ["connection: close", "content-length: 0", "date: "];
 
 /// Our response in place of the library's; `None` for any other bytes.
@@ -82,7 +80,6 @@ fn replacement_for(head: &[u8]) -> Option<Bytes> {
     Some(error_response(code, message))
 }
 
-/// A complete response, after which the connection closes.
 pub(crate) fn error_response(code: ApiCode, message: &str) -> Bytes {
     let (code, line) = (code.as_str().to_owned(), code.status());
     let error = ErrorJson { code, message: message.to_owned(), details: serde_json::Map::new() };
@@ -188,8 +185,8 @@ mod tests {
             let (ours, mut theirs) = duplex(room);
             let mut connection = ClientConnection::new(ours, WITHIN);
             let writing = tokio::spawn(async move {
-                connection.write_all(body.as_bytes()).await.expect("somebody reads");
-                connection.shutdown().await.expect("somebody reads");
+                connection.write_all(body.as_bytes()).await.expect("it is read");
+                connection.shutdown().await.expect("it is read");
             });
             let mut heard = String::new();
             theirs.read_to_string(&mut heard).await.expect("it is text");
@@ -203,7 +200,7 @@ mod tests {
         let (ours, _theirs) = duplex(4);
         let mut connection = ClientConnection::new(ours, WITHIN);
         let started_at = Instant::now();
-        let error = connection.write_all(b"more than there is room for").await.expect_err("nobody reads");
+        let error = connection.write_all(b"more than there is room for").await.expect_err("nothing is read");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert_eq!(started_at.elapsed().as_secs(), WITHIN.as_secs());
     }
@@ -220,7 +217,7 @@ mod tests {
             }
             heard
         });
-        connection.write_all(b"hello").await.expect("somebody reads");
+        connection.write_all(b"hello").await.expect("it is read");
         assert_eq!(reading.await.expect("it ends"), b"hello");
     }
 }

@@ -20,14 +20,12 @@ const FAILURES_PER_MINUTE: f64 = 30.0;
 pub(crate) struct FailedLogins(Limiter);
 
 impl FailedLogins {
-    /// Records a failure; an error if the address has failed too often.
     pub(crate) fn note(&self, address: &str, now: Timestamp) -> Result<(), TooMany> {
         let rate = Rate::per_second(FAILURES_PER_MINUTE / 60.0).expect("a number above 0");
         self.0.check(address, rate, now).map(|_| ())
     }
 }
 
-/// The group an address counts for: the first half of an IPv6 address.
 pub(crate) fn address_group(peer: Option<IpAddr>) -> String {
     match peer.map(|address| address.to_canonical()) {
         None => "an unknown address".to_owned(),

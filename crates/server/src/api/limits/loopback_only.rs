@@ -14,13 +14,12 @@ use crate::api::code::ApiCode;
 use crate::api::error::ApiError;
 use crate::api::transport::TransportScheme;
 
-/// Who may connect without a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LoopbackPolicy {
     /// Programs of this machine.
     ThisMachine,
     /// Every client (`--insecure`), under any host name.
-    Everybody,
+    AnyClient,
 }
 
 impl LoopbackPolicy {
@@ -30,7 +29,7 @@ impl LoopbackPolicy {
                 refuse_other_hosts(headers)?;
                 refuse_pages(headers, scheme)
             }
-            Self::Everybody => refuse_pages(headers, scheme),
+            Self::AnyClient => refuse_pages(headers, scheme),
         }
     }
 }
@@ -68,7 +67,6 @@ fn refuse_other_hosts(headers: &HeaderMap) -> Result<(), ApiError> {
     if is_ours { Ok(()) } else { Err(refusal("the `host` header is not this machine")) }
 }
 
-/// Refuses requests of pages of another origin.
 fn refuse_pages(headers: &HeaderMap, scheme: TransportScheme) -> Result<(), ApiError> {
     match headers.get(header::ORIGIN).map(|value| value.to_str().unwrap_or_default()) {
         Some(origin) if origin.strip_prefix(scheme.prefix()) != host(headers) => {
@@ -133,7 +131,7 @@ mod tests {
     fn a_request_says_once_for_which_host_it_is() {
         #[rustfmt::skip]
         let cases = [
-            ("as everybody does",           Version::HTTP_11, "/v1/status",              &["a.test"][..],      true),
+            ("as clients do",               Version::HTTP_11, "/v1/status",              &["a.test"][..],      true),
             ("an old program",              Version::HTTP_10, "/v1/status",              &[],                  true),
             ("no host",                     Version::HTTP_11, "/v1/status",              &[],                  false),
             ("two hosts",                   Version::HTTP_11, "/v1/status",              &["a.test", "b.test"], false),
@@ -178,7 +176,7 @@ mod tests {
             headers.insert(header::HOST, host.parse().expect("a header"));
             headers.extend(origin.map(|origin| (header::ORIGIN, origin.parse().expect("a header"))));
             assert_eq!(
-                LoopbackPolicy::Everybody.check(&headers, TransportScheme::Http).is_ok(),
+                LoopbackPolicy::AnyClient.check(&headers, TransportScheme::Http).is_ok(),
                 expected,
                 "{name}"
             );

@@ -14,14 +14,12 @@ use crate::api::limits::failed_logins::address_group;
 /// One address may take one in this many of all connections.
 const SHARE: usize = 2;
 
-/// Slots in use per address or caller; clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct AddressLimiter {
     by_name: Arc<Mutex<HashMap<String, usize>>>,
     each_max: usize,
 }
 
-/// A slot, released on drop.
 #[derive(Debug)]
 pub(crate) struct AddressSlot {
     per_address: AddressLimiter,
@@ -85,8 +83,8 @@ mod tests {
         assert!(per_address.join(address("2001:db8::3")).is_none(), "whatever it calls itself");
         assert!(per_address.join(address("192.0.2.1")).is_some(), "others have theirs");
         here.pop();
-        assert!(per_address.join(address("2001:db8::3")).is_some(), "whoever leaves makes place");
+        assert!(per_address.join(address("2001:db8::3")).is_some(), "a closed connection frees a slot");
         here.clear();
-        assert!(per_address.lock().is_empty(), "and whoever is gone is forgotten");
+        assert!(per_address.lock().is_empty(), "addresses without connections are forgotten");
     }
 }

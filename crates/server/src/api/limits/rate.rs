@@ -22,7 +22,6 @@ const CALLERS_MAX: usize = 65_536;
 /// Minimum interval between two sweeps, so that a flood of new callers does not cost a full scan per request.
 const FORGET_EVERY: Duration = Duration::from_millis(100);
 
-/// Policy name in the headers.
 const POLICY: &str = "\"default\"";
 
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -145,8 +144,8 @@ mod tests {
         for name in ["a", "b", "c"] {
             limiter.check(name, rate(1.0), at(0)).expect("there is room");
         }
-        assert!(limiter.check("d", rate(1.0), at(10)).is_err(), "nobody is at rest");
-        assert!(limiter.check("d", rate(1.0), at(20)).is_err(), "and nobody is looked for so soon");
+        assert!(limiter.check("d", rate(1.0), at(10)).is_err(), "no caller is idle");
+        assert!(limiter.check("d", rate(1.0), at(20)).is_err(), "no sweep so soon");
         assert!(limiter.check("a", rate(1.0), at(1_000)).is_ok(), "who is known is still counted");
         assert!(limiter.check("d", rate(1.0), at(1_000)).is_ok());
         assert!(limiter.lock().by_name.len() <= 3);

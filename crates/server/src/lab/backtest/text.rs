@@ -16,7 +16,6 @@ use crate::terminal::{hanging, next_steps, plain, style};
 /// Text lines are no longer than this, however wide the terminal is.
 const WIDTH_MAX: usize = 100;
 
-/// Changes that get a line of their own.
 const ROWS_SHOWN_MAX: usize = 12;
 
 pub(crate) fn page(report: &BacktestReport, data: &str, rules: &str, columns: usize) -> String {
@@ -65,7 +64,6 @@ fn sentence(report: &BacktestReport) -> String {
     }
 }
 
-/// The changes by kind, the most frequent first.
 fn kinds(changes: &[OutcomeChange]) -> String {
     let mut kinds: Vec<((EndName, EndName), u64)> = Vec::new();
     for change in changes {
@@ -163,7 +161,6 @@ const fn certainty_word(certainty: Certainty) -> &'static str {
     }
 }
 
-/// The figure, marked unless it is certain.
 fn certain_or_not(figure: String, certainty: Certainty) -> String {
     match certainty {
         Certainty::Certain => figure,

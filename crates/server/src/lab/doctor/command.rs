@@ -101,7 +101,6 @@ async fn asked(args: &DoctorArgs) -> anyhow::Result<(DoctorReport, Timestamp, St
     Ok((found, now, client.address().to_string()))
 }
 
-/// Examines a folder, also while a server runs on it.
 fn examined(folder: &Path, args: &DoctorArgs) -> anyhow::Result<(DoctorReport, Timestamp)> {
     let RecordFolder { reader, now, .. } = RecordFolder::open(folder)?;
     let deliveries = deliveries(&*reader, args.service.clone()).map_err(CommandRefusal::of)?;
@@ -115,7 +114,6 @@ fn examined(folder: &Path, args: &DoctorArgs) -> anyhow::Result<(DoctorReport, T
     Ok((doctor::examine(&evidence), now))
 }
 
-/// The latest deliveries, with progress on a terminal.
 fn deliveries(reader: &dyn StoreReader, service: Option<String>) -> Result<DeliveryEvidence, StoreError> {
     let is_watched = std::io::stderr().is_terminal();
     let mut deliveries = DeliveryEvidence::of(service);

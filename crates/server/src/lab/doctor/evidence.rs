@@ -17,19 +17,15 @@ use redrive_node::store::{
     DeliveryFilter, DeliveryPage, DeliveryState, DeliveryView, Oldest, StoreCounts, StoreError, StoreReader,
 };
 
-/// Deliveries per read.
 const PAGE: usize = 500;
 
-/// Unrouted events whose types are examined.
 const UNROUTED_MAX: usize = 200;
 
-/// Held sessions that are examined, the longest held first.
 const HELD_MAX: usize = 100;
 
 /// Deliveries searched for those of one service, so that an idle service does not cost a full scan.
 const LOOKED_AT_MAX: u64 = 200_000;
 
-/// Deliveries collected so far, the latest first.
 #[derive(Debug, Default)]
 pub(crate) struct DeliveryEvidence {
     service: Option<String>,
@@ -95,7 +91,6 @@ fn seen(view: DeliveryView) -> ExaminedDelivery {
     }
 }
 
-/// Store data other than deliveries.
 #[derive(Debug)]
 pub(crate) struct StoreEvidence {
     counts: StoreCounts,
@@ -103,7 +98,6 @@ pub(crate) struct StoreEvidence {
     letters: Vec<LetterKind>,
     held: Vec<HeldLetter>,
     unrouted: Vec<Unrouted>,
-    /// The text of the book with that hash.
     pub(crate) text: Option<String>,
 }
 
@@ -153,7 +147,6 @@ fn letter_kind(view: KindView) -> LetterKind {
     }
 }
 
-/// All evidence together; a running server adds its snapshot.
 pub(crate) fn evidence(
     book: std::sync::Arc<RuleBook>,
     deliveries: DeliveryEvidence,
@@ -198,7 +191,6 @@ pub(crate) fn evidence(
     }
 }
 
-/// Whether a name is the service or one of its channels.
 fn is_of(service: &str, name: &str) -> bool {
     name == service || name.strip_prefix(service).is_some_and(|rest| rest.starts_with('/'))
 }

@@ -20,10 +20,8 @@ use crate::api::request::Query;
 use crate::api::{App, run_to_end};
 use crate::lab::doctor::evidence::{self, DeliveryEvidence};
 
-/// How long a report is reused.
 const KEPT_FOR: Duration = Duration::from_secs(5);
 
-/// Reports kept: one per service asked for lately.
 const KEPT_MAX: usize = 16;
 
 /// What to examine.
@@ -99,7 +97,6 @@ struct ReportKey {
 }
 
 impl DoctorReports {
-    /// A recent report, or a new one.
     async fn of(
         &self,
         question: ReportKey,

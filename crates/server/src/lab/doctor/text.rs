@@ -10,7 +10,6 @@ use redrive_lab::doctor::{ATTEMPTS_MIN, Diagnosis, DoctorFinding, DoctorReport, 
 use crate::terminal::moment::rough;
 use crate::terminal::{plain, style, wrap};
 
-/// Skipped services that get a line of their own.
 const TOO_LITTLE_SHOWN_MAX: usize = 5;
 
 /// Text lines are no longer than this, however wide the terminal is.
@@ -32,7 +31,6 @@ pub(crate) fn page(report: &DoctorReport, whence: &str, now: Timestamp, columns:
     out
 }
 
-/// All changes in one, if there are several.
 fn together(report: &DoctorReport) -> String {
     let several = report.findings.iter().filter(|finding| finding.change.is_some()).count() > 1;
     let Some(change) = report.change.as_ref().filter(|_| several) else { return String::new() };
@@ -88,7 +86,6 @@ fn shown(finding: &DoctorFinding, width: usize) -> String {
     out
 }
 
-/// A text behind a mark; further lines are indented below the first.
 fn paragraph(mark: &str, text: &str, width: usize) -> String {
     let indent = mark.chars().count();
     let lines = wrap(text, width.saturating_sub(indent));

@@ -73,7 +73,6 @@ fn line(name: &str, (tone, look): (&str, &str), part: &Part, over: usize) -> Val
     json!({ "name": name, "tone": tone, "look": look, "points": points })
 }
 
-/// From one second to another.
 type Outage = (f64, f64);
 
 /// A chart as the page's `simulation/chart.js` takes it.
@@ -101,7 +100,6 @@ fn assert_up_to_date(path: &str, made: &str) {
     );
 }
 
-/// The page with another table between the marks of that name.
 fn with_table(page: &str, name: &str, table: &str) -> String {
     let (open, close) = (format!("<!-- {name} -->\n"), format!("<!-- /{name} -->"));
     let (before, rest) = page.split_once(&open).unwrap_or_else(|| panic!("the page has a place for {name}"));
@@ -113,7 +111,6 @@ fn with_table(page: &str, name: &str, table: &str) -> String {
 
 const JITTERS: [&str; 3] = ["none", "equal", "full"];
 
-/// When the dependency is back, in seconds.
 const BACK_AT: u64 = 14;
 
 /// The five hundred earlier arrivals would dwarf the rest.
@@ -152,10 +149,10 @@ fn middle_of(spreads: &[Spread], figure: fn(&Spread) -> f64) -> f64 {
 fn jitter_turns_waves_into_a_stream() {
     let [none, equal, full] = spreads();
     for (seed, ((none, equal), full)) in none.iter().zip(&equal).zip(&full).enumerate() {
-        let told = format!("seed {}: {none:?} {equal:?} {full:?}", seed + 1);
-        assert!(none.drain > 4.0 * equal.drain.max(full.drain), "{told}");
-        assert!(none.busiest > 2.0 * equal.busiest.max(full.busiest), "{told}");
-        assert!(none.calls > 1.2 * equal.calls.max(full.calls), "{told}");
+        let found = format!("seed {}: {none:?} {equal:?} {full:?}", seed + 1);
+        assert!(none.drain > 4.0 * equal.drain.max(full.drain), "{found}");
+        assert!(none.busiest > 2.0 * equal.busiest.max(full.busiest), "{found}");
+        assert!(none.calls > 1.2 * equal.calls.max(full.calls), "{found}");
     }
     let drain = |spreads: &[Spread]| middle_of(spreads, |spread| spread.drain);
     assert!(drain(&equal) > 1.1 * drain(&full), "{} beside {}", drain(&equal), drain(&full));

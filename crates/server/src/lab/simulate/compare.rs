@@ -48,7 +48,6 @@ struct ComparisonDocument<'a> {
     over_time: &'a [DependencyCurves],
 }
 
-/// All pairs, and the two reports of the first seed.
 fn play(plans: &[SimulationPlan<'_>; 2], runs: u32) -> (BookComparison, [SimulationReport; 2]) {
     let played = many::each(runs.saturating_mul(2), |number| {
         let (seed, book) = (number / 2, (number % 2) as usize);
@@ -62,7 +61,6 @@ fn play(plans: &[SimulationPlan<'_>; 2], runs: u32) -> (BookComparison, [Simulat
     (compare_runs(&pairs), first.try_into().expect("both books ran with the first seed"))
 }
 
-/// Names of the books: their files, or whole paths if those are equal.
 fn names(a: &Path, b: &Path) -> [String; 2] {
     let short = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
     match (short(a), short(b)) {

@@ -26,7 +26,6 @@ use crate::api::{App, body, reply, request};
 use crate::lab::simulate::json::{ScenarioJson, ScenariosResponse, SimulateRequest, SimulateResponse};
 use crate::rules::json::FindingJson;
 
-/// Limits of a scenario.
 const SCENARIO_BYTES_MAX: usize = 256 * 1024;
 
 const DELIVERIES_MAX: u64 = 300_000;
@@ -49,7 +48,6 @@ const SEED_MAX: u64 = (1 << 53) - 1;
 /// Time limit of a run with its advice; the caller gets no answer until then.
 const PLAYED_FOR_MAX: Duration = Duration::from_secs(10);
 
-/// Simulations at a time.
 const AT_ONCE: usize = 1;
 
 const RETRY_AFTER_SECONDS: u32 = 3;
@@ -122,7 +120,6 @@ pub(crate) async fn simulate(app: App, caller: ApiCaller, headers: HeaderMap, bo
     addresses.ok(&played.await??)
 }
 
-/// A scenario within the limits with its warnings, or its problems.
 fn fitting(text: &str, book: &RuleBook) -> Result<(Scenario, Vec<FindingJson>), ApiError> {
     let reading = scenario::read_bytes(text.as_bytes());
     let Some(scenario) = reading.scenario else { return Err(refused(reading.problems)) };
@@ -207,7 +204,6 @@ fn play(asked: &SimulationInput, is_stopped: &dyn Fn() -> bool) -> Result<Simula
     })
 }
 
-/// Why a simulation ended early.
 #[derive(Clone, Copy, Debug)]
 enum SimulationEnd {
     /// The caller disconnected, or the server stops.
@@ -274,7 +270,6 @@ async fn on_a_thread<T: Send + 'static>(
     })
 }
 
-/// Reports on drop that the caller is gone.
 #[derive(Default)]
 struct CancelOnDrop(Arc<AtomicBool>);
 
@@ -329,14 +324,14 @@ mod tests {
         let faults = listed(300, |n| format!("{{ at: {n}s, restart: 100ms }}"));
         #[rustfmt::skip]
         let cases = [
-            ("no scenario",         "nonsense: 1\n".to_owned(),                               "cannot be played"),
+            ("no scenario",         "nonsense: 1\n".to_owned(),                               "is not valid"),
             ("another type",        arrivals("{ type: c.d, rate: 1/s }"),                     "line 3: no service of the book receives `c.d`"),
-            ("a trace",             arrivals("{ type: a.b, trace: x.csv }"),                  "line 3: a recorded trace is a file"),
+            ("a trace",             arrivals("{ type: a.b, trace: x.csv }"),                  "line 3: recorded traces are not available"),
             ("too much over time",  arrivals("{ type: a.b, rate: 1000/s }"),                  "about 3,600,000 deliveries"),
             ("too much at once",    arrivals("{ type: a.b, bursts: { size: 200000 } }"),      "200,000 deliveries at once"),
             ("far too much",        arrivals("{ type: a.b, rate: 100000/s }"),                "more than 100,000,000 events"),
             ("very many arrivals",  arrivals(&"{ type: a.b, rate: 1/h },".repeat(1_001)),     "has 1,001 arrivals; at most 1,000 are allowed here"),
-            ("very many troubles",  calm(&format!("dependencies: {{ shop: {{ calls: {{ {layer} }} }} }}\nfaults: [{faults}]\n")), "more than 100,000 troubles"),
+            ("very many troubles",  calm(&format!("dependencies: {{ shop: {{ calls: {{ {layer} }} }} }}\nfaults: [{faults}]\n")), "more than 100,000 phases and faults"),
         ];
         for (name, text, expected) in cases {
             let refused = fitting(&text, &book).expect_err(name);
@@ -362,7 +357,7 @@ mod tests {
         waiting.abort();
         let freed = Arc::clone(&simulations.0).acquire_owned();
         let freed = tokio::time::timeout(Duration::from_secs(30), freed).await;
-        assert!(freed.is_ok_and(|place| place.is_ok()), "it ends when nobody waits for it");
+        assert!(freed.is_ok_and(|place| place.is_ok()), "it ends when the caller is gone");
     }
 
     #[test]
@@ -378,8 +373,8 @@ mod tests {
         #[rustfmt::skip]
         let cases = [
             ("a server that stops",  calm,    true,  "shutting down"),
-            ("a flood",              &flood,  false, "lets more than 100,000 deliveries wait"),
-            ("a flood within",       &layers, false, "more than 500,000 calls and timeouts"),
+            ("a flood",              &flood,  false, "more than 100,000 deliveries waiting"),
+            ("a flood within",       &layers, false, "more than 500,000 pending calls and timeouts"),
         ];
         for (name, text, is_stopped, expected) in cases {
             let (scenario, warnings) = fitting(text, &book).expect(name);

@@ -44,7 +44,6 @@ fn check(path: &Path, args: &SimulateArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether the path is free or holds a page that may be replaced.
 fn is_page(path: &Path) -> bool {
     let mut beginning = Vec::new();
     let read =
@@ -71,7 +70,6 @@ fn put(path: &Path, content: &[u8]) -> io::Result<()> {
     written
 }
 
-/// A name in the same folder that only this process uses.
 fn beside(path: &Path) -> io::Result<PathBuf> {
     let name = path.file_name().ok_or(ErrorKind::InvalidInput)?;
     Ok(path.with_file_name(format!(".{}.{}.part", name.to_string_lossy(), std::process::id())))

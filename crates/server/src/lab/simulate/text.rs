@@ -17,12 +17,10 @@ use crate::terminal::spark::{spark, spark_up_to};
 use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{hanging, style};
 
-/// Bounds of the columns for figures over time.
 const SPARK_COLUMNS_MAX: usize = 60;
 
 const SPARK_COLUMNS_MIN: usize = 8;
 
-/// Columns before and after the plot.
 const LABEL_COLUMNS: usize = 13;
 
 const GAP_COLUMNS: usize = 2;
@@ -113,7 +111,6 @@ fn label(text: &str) -> String {
     style::dim(format!("{text:<9}"))
 }
 
-/// Attempts that fit in a line.
 const ATTEMPTS_SHOWN_MAX: usize = 6;
 
 fn attempts(report: &SimulationReport) -> String {
@@ -135,7 +132,6 @@ fn attempts(report: &SimulationReport) -> String {
     parts.join("  ")
 }
 
-/// Maps steps of the report to columns.
 #[derive(Clone, Copy)]
 struct PlotColumns {
     steps_each: usize,
@@ -154,7 +150,6 @@ impl PlotColumns {
         Self { steps_each, each_ms: step_ms * steps_each as u64 }
     }
 
-    /// Each column as high as its highest step.
     fn peaks(self, steps: &[u64]) -> Vec<u64> {
         steps.chunks(self.steps_each).map(|chunk| chunk.iter().copied().max().unwrap_or(0)).collect()
     }

@@ -10,7 +10,6 @@ use redrive_core::text::{show_duration, show_rounded};
 use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{self, style};
 
-/// Longer tables end with a line about the rest.
 const ROWS_MAX: usize = 32;
 
 /// Bounds of the plot, which fills what the table leaves.
@@ -92,7 +91,6 @@ fn table(steps: &[RetryStep], backoff: &Backoff, columns: usize) -> Vec<String> 
     lines
 }
 
-/// The effect of the window on a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RetryFate {
     Made,

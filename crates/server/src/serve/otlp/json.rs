@@ -38,7 +38,6 @@ fn written_span(span: &TraceSpan) -> Json {
     written
 }
 
-/// Operation and service, if any.
 fn name(span: &TraceSpan) -> String {
     let service = span.attributes.iter().find(|(name, _)| *name == "redrive.service");
     match service {
@@ -47,7 +46,6 @@ fn name(span: &TraceSpan) -> String {
     }
 }
 
-/// The span kind's number in the protocol.
 const fn kind(does: SpanKind) -> u8 {
     const INTERNAL: u8 = 1;
     const CLIENT: u8 = 3;

@@ -1,13 +1,13 @@
-//! Where traces go and which: from `--otlp` and the environment variables that OpenTelemetry has for it.
+//! Trace export settings: from `--otlp` and the environment variables of OpenTelemetry.
 //!
-//! | variable | what it says |
+//! | variable | meaning |
 //! | --- | --- |
-//! | `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` | the whole address; `--otlp` comes before it |
-//! | `OTEL_EXPORTER_OTLP_ENDPOINT` | the address without `/v1/traces`; both come before it |
-//! | `OTEL_EXPORTER_OTLP_TRACES_HEADERS`, `OTEL_EXPORTER_OTLP_HEADERS` | `name=value` pairs with commas between them |
-//! | `OTEL_SERVICE_NAME` | who we are, `redrive` unless it says so |
-//! | `OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG` | which traces are recorded |
-//! | `OTEL_TRACES_EXPORTER=none`, `OTEL_SDK_DISABLED=true` | no traces at all |
+//! | `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` | the whole address; `--otlp` takes precedence |
+//! | `OTEL_EXPORTER_OTLP_ENDPOINT` | the address without `/v1/traces`; both others take precedence |
+//! | `OTEL_EXPORTER_OTLP_TRACES_HEADERS`, `OTEL_EXPORTER_OTLP_HEADERS` | `name=value` pairs separated by commas |
+//! | `OTEL_SERVICE_NAME` | service name, `redrive` by default |
+//! | `OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG` | sampling |
+//! | `OTEL_TRACES_EXPORTER=none`, `OTEL_SDK_DISABLED=true` | no traces |
 
 use redrive_core::text::Share;
 use redrive_core::trace::{Sampler, SenderSays};
@@ -113,7 +113,6 @@ fn headers(variable: &dyn Fn(&str) -> Option<String>) -> Result<Vec<(String, Str
     pairs.map(pair).collect::<Option<Vec<_>>>().ok_or(InvalidSettings::Headers { variable: name })
 }
 
-/// Decodes `%20` and the like.
 fn decoded(value: &str) -> String {
     // A plus is literal here, not a blank as in a query.
     let query = format!("v={}", value.replace('+', "%2B").replace('&', "%26"));
@@ -158,7 +157,7 @@ mod tests {
         let (base, whole) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT");
         #[rustfmt::skip]
         let cases: [(&str, Option<&str>, Variables<'_>, Option<&str>); 9] = [
-            ("nobody asked",          None,                 &[],                                               None),
+            ("nothing set",           None,                 &[],                                               None),
             ("a flag",                Some("http://c:4318"), &[],                                              Some("http://c:4318 /v1/traces")),
             ("a base",                None,                 &[(base, "http://c:4318/otel/")],                  Some("http://c:4318/otel /v1/traces")),
             ("the whole address",     None,                 &[(base, "http://b"), (whole, "http://c/traces")], Some("http://c/traces ")),

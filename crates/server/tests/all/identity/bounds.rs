@@ -116,7 +116,7 @@ fn nobody_is_locked_out_without_a_word() {
     assert!(run.stderr.contains("warning: no admin's key is good any more"), "{run:?}");
     assert!(!format!("{run:?}").contains(secret), "{run:?}");
     let server = Server::run(crate::server::serve(&folder, &[]));
-    server.err.wait_for("no key is good any more");
+    server.err.wait_for("no valid API key exists");
     server.stop().assert_calm();
 
     let (_folder, server, admin, _target) = started(&[]);

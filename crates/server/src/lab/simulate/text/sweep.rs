@@ -66,7 +66,6 @@ fn table(swept: &SweepResult, columns: &[&SweepColumn]) -> String {
     table.lines().join("\n") + "\n"
 }
 
-/// Resolution of a curve.
 const CURVE_STEPS: f64 = 1_000.0;
 
 /// From row to row; a missing value is as high as the highest.
