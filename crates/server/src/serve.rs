@@ -199,7 +199,7 @@ async fn serve(
     if let Some((settings, _)) = &traces {
         pool.export_traces(settings.sampler());
     }
-    let mut hands = ProcessSignals::new()?;
+    let mut signals = ProcessSignals::new()?;
     let (store, targets) = open_data(args, &opened, &path, &secrets, pool)?;
     let config = Config {
         book: Arc::clone(&opened.book),
@@ -251,7 +251,7 @@ async fn serve(
         node: node.clone(),
         edges,
     };
-    serving.until_stopped(&mut hands).await;
+    serving.until_stopped(&mut signals).await;
     report_shutdown();
     listening.close(REQUESTS_END_WITHIN).await;
     sources.stop().await;
@@ -530,14 +530,14 @@ fn follow_book(
 }
 
 impl RunningServer {
-    async fn until_stopped(&mut self, hands: &mut ProcessSignals) {
+    async fn until_stopped(&mut self, signals: &mut ProcessSignals) {
         let mut watch = tokio::time::interval(WATCH_EVERY);
         loop {
             let is_due = tokio::select! {
                 biased;
-                _ = hands.terminate.recv() => return,
-                _ = hands.interrupt.recv() => return,
-                _ = hands.hang_up.recv() => {
+                _ = signals.terminate.recv() => return,
+                _ = signals.interrupt.recv() => return,
+                _ = signals.hang_up.recv() => {
                     self.certificate.iter_mut().for_each(|watched| watched.reload(&self.node));
                     true
                 }
@@ -552,8 +552,8 @@ impl RunningServer {
                 // A new book waits for the store, which may be unable to write; shutdown does not.
                 tokio::select! {
                     biased;
-                    _ = hands.terminate.recv() => return,
-                    _ = hands.interrupt.recv() => return,
+                    _ = signals.terminate.recv() => return,
+                    _ = signals.interrupt.recv() => return,
                     () = self.reload() => {}
                 }
             }

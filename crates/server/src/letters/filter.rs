@@ -233,7 +233,7 @@ mod tests {
             ("empty",              "code=",                                     Err("`code` is empty")),
             ("no tier",            "tier=gone",                                 Err("`tier` is not valid: it is neither dead nor poison")),
             ("no time",            "from=soon",                                 Err("`from` is not valid: \"soon\" is neither a time such as 2026-01-31T12:00:00Z nor a span such as 2h")),
-            ("no group",           "fingerprint=xyz",                           Err("`fingerprint` is not valid: \"xyz\" is no fingerprint: it takes 16 hexadecimal digits")),
+            ("no group",           "fingerprint=xyz",                           Err("`fingerprint` is not valid: \"xyz\" is not a fingerprint: expected 16 hexadecimal digits")),
         ];
         for (name, query, expected) in cases {
             assert_eq!(told(query), expected.map(ToOwned::to_owned).map_err(ToOwned::to_owned), "{name}");
