@@ -177,7 +177,7 @@ fn a_lint_explains_itself_and_names_its_neighbours() {
         retry_policies:
           mine: { initial: 1s, max: 30s, retries: 5, jitter: none }
 
-    Mended:
+    Fixed:
         version: 1
         defaults: { retry: mine }
         retry_policies:

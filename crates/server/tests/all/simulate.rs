@@ -373,7 +373,7 @@ fn whoever_mixes_up_scenario_and_rules_is_told_so() {
     for option in ["--rules", "--against"] {
         let run = folder.run(&["simulate", "redrive.yaml", option, "outage.yaml"]);
         assert_eq!(run.code, 2, "{option}");
-        let expected = "outage.yaml is a scenario, not a rule book: give the scenario first";
+        let expected = "outage.yaml is a scenario, not a rule book: pass the scenario first";
         assert!(run.stderr.contains(expected), "{option}: {}", run.stderr);
     }
 }

@@ -198,7 +198,7 @@ fn a_sweep_that_makes_no_book_plays_nothing() {
         ("a value",      "dependencies.warehouse.in_flight=5,many", "--sweep dependencies.warehouse.in_flight=many does not give a valid rule book:"),
         ("a key",        "dependencies.warehouse.inflight=5",       "help: did you mean `in_flight`?"),
         ("a section",    "dependency.warehouse.in_flight=5",        "help: did you mean `dependencies`?"),
-        ("a name",       "retries.stpes.retries=5",                 "there is no `stpes` under `retry_policies`: did you mean `steps`?"),
+        ("a name",       "retries.stpes.retries=5",                 "no `stpes` under `retry_policies`: did you mean `steps`?"),
         ("a dependency",   "services.shop.depends_on=depot",         "unknown dependency `depot`"),
         ("too many",     &many,                                     "65 combinations exceed the limit of 64"),
     ];

@@ -84,7 +84,7 @@ fn a_policy_without_retries_says_so() {
 fn a_policy_that_is_not_known_is_refused_with_the_list() {
     insta::assert_snapshot!(redrive(&["timeline", "wbhook"]).refused(), @r#"
     error: there is no retry policy `wbhook`; did you mean `webhook`?
-      there are: aggressive, standard, patient, critical, none, messaging, webhook, worker, upstream, relay
+      available: aggressive, standard, patient, critical, none, messaging, webhook, worker, upstream, relay
       pass --rules FILE for policies of a rule book
     "#);
 }

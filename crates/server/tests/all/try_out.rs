@@ -236,7 +236,7 @@ fn what_cannot_be_tried_is_refused_with_advice() {
         ("nearly an answer",  &["try", "todo.reminder.fired", "--rules", "book.yaml", "--answers", "TIMEOUT"], 2, "`TIMEOUT` is not an answer: did you mean `timeout`?"),
         ("no headers there",  &["try", "todo.reminder.fired", "--rules", "book.yaml", "--answers", "timeout:5"], 2, "only a status can, such as 429:60"),
         ("no answers",        &["try", "todo.reminder.fired", "--rules", "book.yaml", "--answers", ""], 2, "at least one answer"),
-        ("too many answers",  &["try", "todo.reminder.fired", "--rules", "book.yaml", "--answers", "503*99999"], 2, "at most 10000 answers"),
+        ("too many answers",  &["try", "todo.reminder.fired", "--rules", "book.yaml", "--answers", "503*99999"], 2, "more than 10000 answers"),
         ("no such book",      &["try", "todo.reminder.fired", "--rules", "none.yaml"], 2, "could not read none.yaml"),
     ];
     for (name, args, code, words) in cases {
