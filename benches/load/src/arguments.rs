@@ -1,4 +1,4 @@
-//! The arguments of `redrive-bench`, and of the processes that it starts.
+//! The arguments of `redrive-bench`, and of the processes it starts.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-/// Measures a Redrive server on this machine, beside what the machine does without it.
+/// Benchmarks a Redrive server on this machine, beside baselines without it.
 #[derive(Debug, Parser)]
 #[command(
     name = "redrive-bench",
@@ -16,7 +16,7 @@ use clap::{Parser, Subcommand, ValueEnum};
     disable_help_subcommand = true,
     after_help = "\
 Events have a payload of one kibibyte and come over 64 connections from a process of their own; times run \
-from when an event should have been sent. The bare handler and the bare relay are the server's own HTTP \
+from when an event was due. The bare handler and the bare relay are the server's own HTTP \
 stack and client, which store nothing. Where the bare handler costs more than 15 µs of CPU, or other \
 programs take a tenth of the machine, a missed budget on speed is marked noisy.
 
@@ -26,31 +26,31 @@ Examples:
   redrive-bench --quick --format json             some seconds each, to see that it works
   redrive-bench waiting --full --data /mnt/disk   ten million, on that disk
 
-Exit code: 0 measured, 1 something was lost, repeated or out of order, 2 it could not be measured, 130 it was \
+Exit code: 0 measured, 1 something was lost, repeated or out of order, 2 not measured, 130 \
 interrupted."
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) role: Option<Hidden>,
-    /// What to measure; without it, everything
+    /// What to measure [default: everything]
     #[arg(value_enum, value_name = "SCENARIO")]
     pub(crate) scenarios: Vec<Scenario>,
-    /// Some seconds each: shows that it works, and little else
+    /// A few seconds each: only shows that it works
     #[arg(long, conflicts_with = "full")]
     pub(crate) quick: bool,
-    /// As long and as much as the budgets say: hours
+    /// As long as the budgets require: hours
     #[arg(long)]
     pub(crate) full: bool,
-    /// How to print what was measured
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
-    /// The folder in which stores are made; its disk is what is measured [default: where you are]
+    /// The folder for stores; its disk is measured [default: the current folder]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
     /// The server to measure [default: `redrive` in the folder of this program]
     #[arg(long, value_name = "FILE")]
     pub(crate) redrive: Option<PathBuf>,
-    /// Leaves logs and what is left of the stores in a folder there
+    /// Keeps logs and stores in a folder there
     #[arg(long)]
     pub(crate) keep: bool,
 }
@@ -69,7 +69,7 @@ pub(crate) enum Scenario {
     Hooks,
     /// What a backlog costs in memory and at a restart
     Waiting,
-    /// Whether a full store slows down, and whether what is old makes room
+    /// Whether a full store slows down, and whether old data is removed
     Growth,
     /// Deliveries in order, of one session and of many
     Sessions,
@@ -87,7 +87,7 @@ pub(crate) enum Format {
     Json,
 }
 
-/// The other sides of a measurement; `redrive-bench` starts them.
+/// The other processes of a benchmark; `redrive-bench` starts them.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Hidden {
     #[command(hide = true)]
@@ -99,22 +99,22 @@ pub(crate) enum Hidden {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Role {
-    /// Becomes the server that is measured, which ends with the process that started it
+    /// Runs the server under test, which ends with its parent
     Serve {
         redrive: PathBuf,
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
-    /// Takes events
+    /// Receives events
     Sink,
-    /// Says that it took them
+    /// Accepts events without storing them
     Handler,
-    /// Passes them on
+    /// Forwards events
     Relay {
-        /// To where
+        /// Target
         to: SocketAddr,
     },
-    /// Sends them
+    /// Sends events
     Load {
         /// What to send, as JSON
         plan: String,

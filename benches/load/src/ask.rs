@@ -1,4 +1,4 @@
-//! Asks a process of the bench something over HTTP: one question, one connection, no hurry.
+//! HTTP requests to processes of the benchmark: one request per connection.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,9 +8,8 @@ use anyhow::{Context, bail};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// How long an answer may take under full load.
+/// Under full load.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
-/// The largest answer.
 const ANSWER_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 pub(super) fn get<T: DeserializeOwned>(address: SocketAddr, path: &str) -> anyhow::Result<T> {
@@ -26,8 +25,7 @@ pub(super) fn post_json<T: DeserializeOwned>(
 }
 
 fn read<T: DeserializeOwned>(address: SocketAddr, path: &str, body: &[u8]) -> anyhow::Result<T> {
-    serde_json::from_slice(body)
-        .with_context(|| format!("http://{address}{path} answered with no JSON of ours"))
+    serde_json::from_slice(body).with_context(|| format!("http://{address}{path} returned unexpected JSON"))
 }
 
 pub(super) fn post(address: SocketAddr, path: &str) -> anyhow::Result<()> {

@@ -1,4 +1,4 @@
-//! The rule books of the bench: services by number, each with a type of its own and a manner of its target.
+//! Rule books of the benchmark: numbered services, each with its event type and target behaviour.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -6,27 +6,25 @@ use std::time::Duration;
 
 use redrive_core::text::show_duration;
 
-/// A service of the book.
 #[derive(Clone, Debug)]
 pub(super) struct Service {
     pub name: String,
-    /// What it takes.
     pub event_type: String,
     pub manner: Manner,
     pub order: Order,
 }
 
-/// How its target behaves; the sink knows by the path.
+/// Target behaviour; the sink reads it from the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Manner {
     Takes,
     Slow,
     Hangs,
-    /// It refuses everything for good until the sink is mended.
+    /// Refuses everything until the sink is fixed.
     Breaks,
 }
 
-/// Whether its deliveries keep the order of their session.
+/// Whether deliveries keep the order of their session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     None,
@@ -34,25 +32,22 @@ pub(super) enum Order {
 }
 
 impl Service {
-    /// A service whose target takes everything.
     pub(super) fn taking(number: u64, order: Order) -> Self {
         let (name, event_type) = (format!("s{number}"), format!("bench.s{number}"));
         Self { name, event_type, manner: Manner::Takes, order }
     }
 }
 
-/// How long anything is kept and known again.
+/// Retention and deduplication window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Keep(pub Duration);
 
-/// A webhook of the scheme `github`.
 #[derive(Clone, Debug)]
 pub(super) struct Hook {
     pub source: String,
     pub secret: String,
 }
 
-/// The end of a book: a webhook, and an archive.
 pub(super) fn edges(hook: &Hook, secret: &Path, archive: &Path) -> String {
     let (source, secret, archive) = (&hook.source, secret.display(), archive.display());
     format!(
@@ -61,7 +56,6 @@ pub(super) fn edges(hook: &Hook, secret: &Path, archive: &Path) -> String {
     )
 }
 
-/// A book whose targets are all at that sink.
 pub(super) fn text(sink: SocketAddr, services: &[Service], keep: Option<Keep>) -> String {
     let mut text = "version: 1\n".to_owned();
     if let Some(Keep(keep)) = keep {
@@ -71,7 +65,7 @@ pub(super) fn text(sink: SocketAddr, services: &[Service], keep: Option<Keep>) -
     }
     text += "services:\n";
     for Service { name, event_type, manner, order } in services {
-        // What hangs goes on doing so for as long as it is watched.
+        // Hangs for as long as it is measured.
         let (manner, timeout) = match manner {
             Manner::Takes => ("take", "10s"),
             Manner::Slow => ("slow", "10s"),

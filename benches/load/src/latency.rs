@@ -1,17 +1,16 @@
-//! How long things took, by their share: recorded in microseconds, to three digits.
+//! Latency quantiles, recorded in microseconds with three digits.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// Nothing that is measured takes longer; what does is counted as this.
+/// Longer times are counted as this.
 const MICROS_MAX: u64 = 3_600_000_000;
 const DIGITS: u8 = 3;
 
-/// A record of times.
 #[derive(Clone, Debug)]
 pub(super) struct Latencies(Histogram<u64>);
 
-/// What is told of it, in milliseconds.
+/// In milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Latency {
     pub count: u64,
@@ -36,7 +35,7 @@ impl Latencies {
         self.0.add(&other.0).expect("both have the same bounds");
     }
 
-    pub(super) fn told(&self) -> Latency {
+    pub(super) fn quantiles(&self) -> Latency {
         let at = |quantile| self.0.value_at_quantile(quantile) as f64 / 1_000.0;
         Latency {
             count: self.0.len(),
@@ -59,10 +58,10 @@ mod tests {
         let mut second = Latencies::default();
         (501..=1_000).for_each(|millis| second.add(millis * 1_000));
         first.join(&second);
-        let told = first.told();
-        assert_eq!(told.count, 1_000);
-        for (told, expected) in [(told.p50_ms, 500.0), (told.p99_ms, 990.0), (told.p999_ms, 999.0)] {
-            assert!((told - expected).abs() < 1.0, "{told} for {expected}");
+        let found = first.quantiles();
+        assert_eq!(found.count, 1_000);
+        for (found, expected) in [(found.p50_ms, 500.0), (found.p99_ms, 990.0), (found.p999_ms, 999.0)] {
+            assert!((found - expected).abs() < 1.0, "{found} for {expected}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The machine that is measured on: what it is, and what it costs to make a write durable on it.
+//! The machine: what it is, and the cost of a durable write.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -11,26 +11,24 @@ use serde::Serialize;
 use super::latency::{Latencies, Latency};
 use super::process::kibibytes_in;
 
-/// Syncs that are timed, and for how long at most.
+/// Limits of the timed syncs: count and time.
 const SYNCS_MAX: usize = 300;
 const SYNCS_TIME_MAX: Duration = Duration::from_secs(2);
-/// What is written before each: a page of a database.
+/// One database page.
 const PAGE: [u8; 4_096] = [0x5a; 4_096];
 
-/// How long the machine is watched while nothing of ours runs.
 const WATCHED: Duration = Duration::from_millis(500);
 
-/// What figures depend on.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Machine {
     pub cores: usize,
     pub model: String,
     pub memory_mib: u64,
-    /// The kind of file system that the data lie on.
+    /// Of the data folder.
     pub file_system: String,
-    /// What `fdatasync` takes there after a write of a page.
+    /// `fdatasync` after writing a page.
     pub sync: Latency,
-    /// A build without optimisation says nothing about speed.
+    /// Builds without optimisation say nothing about speed.
     pub build: &'static str,
 }
 
@@ -49,7 +47,6 @@ impl Machine {
     }
 }
 
-/// The share of the machine's time that others take, while nothing of ours runs.
 pub(super) fn others_busy() -> f64 {
     let times = || fs::read_to_string("/proc/stat").ok().and_then(|text| times_in(&text));
     let before = times();
@@ -59,20 +56,20 @@ pub(super) fn others_busy() -> f64 {
             let (busy, all) = (after.busy.saturating_sub(before.busy), after.all.saturating_sub(before.all));
             busy as f64 / all.max(1) as f64
         }
-        // Nobody knows, and nobody is accused.
+        // Unknown counts as idle.
         _ => 0.0,
     }
 }
 
-/// The time of all cores since the machine started, in ticks.
+/// All cores since boot, in ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Times {
     busy: u64,
     all: u64,
 }
 
-/// The first line of `/proc/stat`: user, nice, system, idle, waiting for disks, interrupts of two kinds, and
-/// what a hypervisor gave to others; what follows is counted in the first two already.
+/// First line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal; the following are
+/// included in the first two.
 fn times_in(stat: &str) -> Option<Times> {
     let mut fields = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().map(str::parse::<u64>);
     let mut next = || fields.next()?.ok();
@@ -87,7 +84,6 @@ fn model_in(cpu: &str) -> Option<&str> {
     Some(line.split_once(':')?.1.trim())
 }
 
-/// The kind of the mount that is nearest above the folder.
 fn file_system_of(folder: &Path) -> Option<String> {
     let folder = folder.canonicalize().ok()?;
     let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
@@ -99,7 +95,7 @@ fn kind_in<'a>(mounts: &'a str, folder: &Path) -> Option<&'a str> {
         let mut words = line.split(' ').skip(1);
         Some((Path::new(words.next()?), words.next()?))
     });
-    // Of two mounts on one place, the later one is seen.
+    // Of two mounts on one path, the later one counts.
     let above = mounts.filter(|(place, _)| folder.starts_with(place));
     above.max_by_key(|(place, _)| place.components().count()).map(|(_, kind)| kind)
 }
@@ -120,7 +116,7 @@ fn time_syncs(folder: &Path) -> std::io::Result<Latency> {
     }
     drop(file);
     fs::remove_file(path)?;
-    Ok(latencies.told())
+    Ok(latencies.quantiles())
 }
 
 #[cfg(test)]

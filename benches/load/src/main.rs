@@ -1,7 +1,7 @@
-//! `redrive-bench`: measures a Redrive server on this machine, beside what the machine does without it.
+//! `redrive-bench`: benchmarks a Redrive server on this machine, beside baselines without it.
 //!
-//! Every process that is measured, and every one that measures, is a child of its own. Figures stand beside
-//! a bare limit of the same run, taken in turns, since machines differ and change while one looks.
+//! Every measured and measuring process is a child. Figures are beside a baseline of the same run, taken in
+//! turns, since machines differ and change over time.
 
 mod arguments;
 mod ask;
@@ -31,16 +31,15 @@ use self::plan::Length;
 use self::report::{BARE_MICROS_MAX, Bare, Noise, OTHERS_BUSY_MAX, Report, median};
 use self::stage::{Stage, say};
 
-/// The default folder for data: on the disk that one stands on, not in memory.
+/// On the current disk, not in memory.
 const DATA_DEFAULT: &str = ".";
 
-/// What a shell takes for "interrupted".
+/// Exit code of an interrupted shell command.
 const INTERRUPTED: i32 = 130;
 
-/// What a shell takes for "could not be measured".
 const NOT_MEASURED: u8 = 2;
 
-/// The bare limits allocate as the server does.
+/// The baselines use the server's allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -86,7 +85,7 @@ fn run(args: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(if report.breaks_a_promise() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// What was measured, and what kept the rest from it: minutes of work are not thrown away for that.
+/// The results so far, and the error that stopped the rest: minutes of work are not lost.
 fn measure(
     asked: &[Scenario],
     stage: &Stage,
@@ -97,7 +96,7 @@ fn measure(
     say("bare handler");
     let first = stage.bare_handler()?;
     let (mut rows, mut failure) = (Vec::new(), None);
-    // In the order of the help, whatever the order in which they were asked for.
+    // In the order of the help.
     for scenario in Scenario::value_variants() {
         if asked.is_empty() || asked.contains(scenario) {
             match scenario::play(*scenario, stage) {
@@ -117,8 +116,7 @@ fn measure(
     Ok((Report { length: length.name(), machine, bare, rows }, failure))
 }
 
-/// Ends the run when it is told to, and leaves no gigabytes behind. The other processes end by themselves,
-/// since their standard input does.
+/// Ends the run on a signal and removes its folder. Child processes end with their standard input.
 fn clean_up_on_signals(folder: PathBuf, after: After) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("could not start")?;
@@ -141,7 +139,6 @@ fn clean_up_on_signals(folder: PathBuf, after: After) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A folder of this run alone, which goes away with it unless it is to be kept.
 struct Folder {
     path: PathBuf,
     after: After,
@@ -166,7 +163,7 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         match self.after {
-            // What cannot be removed is in nobody's way.
+            // What cannot be removed does no harm.
             After::Removed => drop(fs::remove_dir_all(&self.path)),
             After::Kept => anstream::eprintln!("kept: {}", self.path.display()),
         }

@@ -1,45 +1,39 @@
-//! How long and how much each scenario measures: some seconds, some minutes, or as long as the budgets say.
+//! Sizes of each scenario: seconds, minutes, or as long as the budgets require.
 
 use std::time::Duration;
 
-/// How thorough a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Length {
-    /// To see that everything works; its figures say little.
+    /// Only shows that everything works.
     Quick,
     Short,
     Full,
 }
 
-/// The sizes of all scenarios.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
-    /// Interleaved rounds of everything that has a bare limit.
+    /// Interleaved rounds of everything with a baseline.
     pub rounds: u32,
-    /// How long each part of a round sends as fast as it can.
     pub burst: Duration,
-    /// How long accepting is timed at a fixed rate.
+    /// Duration at a fixed rate.
     pub accept_timed: Duration,
-    /// How long delivering is timed at a fixed rate.
+    /// Duration at a fixed rate.
     pub deliver_timed: Duration,
-    /// Interleaved rounds with good and bad neighbours, and how long each takes.
+    /// Interleaved rounds with good and bad neighbours, and their duration.
     pub neighbour_rounds: u32,
     pub neighbour_timed: Duration,
-    /// Deliveries that wait.
     pub waiting: u64,
-    /// How long a backlog is delivered to see what that costs.
+    /// How long a backlog is drained.
     pub drained: Duration,
-    /// Events in the store that accepting is compared with an empty one.
     pub stored: u64,
-    /// Events a second, for how long, and how long they are kept.
+    /// Events per second, duration, and retention.
     pub retained_per_second: f64,
     pub retained_for: Duration,
     pub retention: Duration,
-    /// Events of one session; many have ten times as many.
+    /// Events of one session; many sessions have ten times as many.
     pub session_events: u64,
-    /// Dead letters that are replayed, for each measurement.
     pub letters: &'static [u64],
-    /// Times that the server is killed, and how long events are sent before and after.
+    /// Kills, and how long events are sent before and after.
     pub kills: u32,
     pub kill_after: Duration,
 }

@@ -1,4 +1,4 @@
-//! The processes of a measurement: started, asked what they cost, and ended with whoever holds them.
+//! The processes of a benchmark: started, measured, and ended on drop.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -10,34 +10,31 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
-/// What listens must do so by then.
 const START_MAX: Duration = Duration::from_secs(120);
 
-/// The units in which `/proc` counts CPU time: 100 a second on every machine that Rust and Linux share.
+/// The unit of CPU time in `/proc`: 100 per second on every Linux that Rust supports.
 const TICK: Duration = Duration::from_millis(10);
 
-/// A process that listens.
 pub(super) struct Listener {
     child: Child,
     pub address: SocketAddr,
-    /// From the start until it said where it listens.
+    /// From the start until it listens.
     pub ready_after: Duration,
-    /// Kept open, so that whatever else it prints does not fail.
+    /// Kept open, so that further output does not fail.
     _out: BufReader<ChildStdout>,
 }
 
-/// What a process has cost so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Usage {
     pub cpu: Duration,
-    /// How long its threads were ready to run and waited for a core, added up.
+    /// Time its threads were ready to run and waited for a core, added up.
     pub queued: Duration,
     pub memory_bytes: u64,
     pub memory_bytes_peak: u64,
 }
 
 impl Listener {
-    /// Starts a command whose first line ends with the address where it listens.
+    /// Starts a command whose first line ends with its address.
     pub(super) fn start(mut command: Command, log: &Path) -> anyhow::Result<Self> {
         let errors = File::create(log).with_context(|| format!("could not create {}", log.display()))?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
@@ -48,7 +45,7 @@ impl Listener {
         std::thread::spawn(move || {
             let mut out = BufReader::new(out);
             let mut line = String::new();
-            // A process that ends without a word has an empty first line.
+            // A process that ends silently has an empty first line.
             let _ = out.read_line(&mut line);
             let _ = said.send((line, started.elapsed(), out));
         });
@@ -65,7 +62,7 @@ impl Listener {
         usage(self.child.id())
     }
 
-    /// Ends it as a power cut would.
+    /// As a power cut would.
     pub(super) fn kill(&mut self) {
         end(&mut self.child);
     }
@@ -78,7 +75,7 @@ impl Drop for Listener {
 }
 
 fn end(child: &mut Child) {
-    // It may have ended by itself; either way it is gone after this.
+    // It may have ended already.
     let _ = child.kill();
     let _ = child.wait();
 }
@@ -88,7 +85,7 @@ fn address_in(line: &str) -> Option<SocketAddr> {
     last.strip_prefix("http://").unwrap_or(last).parse().ok()
 }
 
-/// A process that works and then says what came of it.
+/// A process that prints its result at the end.
 pub(super) struct Worker {
     child: Option<Child>,
     log: PathBuf,
@@ -106,10 +103,9 @@ impl Worker {
         self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 
-    /// All that it prints, when it has ended well.
     pub(super) fn finish(mut self) -> anyhow::Result<Vec<u8>> {
         let mut child = self.child.take().expect("it is taken here and on drop only");
-        // Its standard input would end if this let go of it, and so would the process.
+        // The process would end with its standard input.
         let keep_alive = child.stdin.take();
         let output = child.wait_with_output().context("could not wait for a process of the bench")?;
         drop(keep_alive);
@@ -133,19 +129,18 @@ fn usage(id: u32) -> anyhow::Result<Usage> {
         let path = format!("/proc/{id}/{name}");
         fs::read_to_string(&path).with_context(|| format!("could not read {path}"))
     };
-    let cpu = cpu_in(&read("stat")?).context("/proc tells no CPU time")?;
+    let cpu = cpu_in(&read("stat")?).context("no CPU time in /proc")?;
     let status = read("status")?;
     let memory = |name| kibibytes_in(&status, name).map(|kibibytes| kibibytes * 1_024);
     Ok(Usage {
         cpu,
         queued: queued(id),
-        memory_bytes: memory("VmRSS:").context("/proc tells no memory")?,
-        memory_bytes_peak: memory("VmHWM:").context("/proc tells no memory")?,
+        memory_bytes: memory("VmRSS:").context("no memory size in /proc")?,
+        memory_bytes_peak: memory("VmHWM:").context("no memory size in /proc")?,
     })
 }
 
-/// The second figure of each thread's `schedstat`. A thread that ended takes its figure along, and a kernel
-/// without these figures has none: both count as nothing.
+/// The second figure of each thread's `schedstat`; ended threads and kernels without it count as zero.
 fn queued(id: u32) -> Duration {
     let threads = fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten();
     let of_thread = |path: PathBuf| queued_in(&fs::read_to_string(path.join("schedstat")).ok()?);
@@ -156,24 +151,22 @@ fn queued_in(schedstat: &str) -> Option<Duration> {
     schedstat.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
 }
 
-/// The time spent in the process and for it in the kernel: the 14th and 15th field of `stat`.
+/// User and system time: fields 14 and 15 of `stat`.
 fn cpu_in(stat: &str) -> Option<Duration> {
-    // The second is the name, in brackets, and may hold anything.
+    // The second field is the name in brackets, which may contain anything.
     let fields = stat.get(stat.rfind(')')? + 1..)?;
     let mut ticks = fields.split_whitespace().skip(11);
     let mut next = || ticks.next()?.parse::<u32>().ok();
     Some(TICK * (next()?.checked_add(next()?)?))
 }
 
-/// The number beside a name, as `/proc` writes sizes.
 pub(super) fn kibibytes_in(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
-/// The bytes of all files in a folder.
 pub(super) fn folder_bytes(folder: &Path) -> u64 {
-    // A file that goes away while it is looked at takes no room.
+    // A file that disappears meanwhile counts as zero.
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let sizes = entries.map(|entry| match entry.metadata() {
         Ok(metadata) if metadata.is_dir() => folder_bytes(&entry.path()),

@@ -1,19 +1,18 @@
-//! What was measured, beside what, against which budget, and the verdict.
+//! Results with baseline, budget and verdict.
 //!
-//! A budget on speed that is missed on a noisy machine is no verdict; one on memory is, and a promise that
-//! is broken is more than that.
+//! A missed speed budget on a noisy machine is no verdict; a missed memory budget is, and a broken promise
+//! always is.
 
 use serde::Serialize;
 
 use super::machine::Machine;
 
-/// A bare handler that costs more CPU than this, in microseconds, runs on a machine that is busy or slow.
+/// A bare handler above this CPU time, in microseconds, means a busy or slow machine.
 pub(super) const BARE_MICROS_MAX: f64 = 15.0;
 
-/// Nor does a machine have time for us of which others take more than this share.
+/// So does a larger share of the machine used by others.
 pub(super) const OTHERS_BUSY_MAX: f64 = 0.1;
 
-/// What a figure is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Unit {
@@ -24,14 +23,13 @@ pub(super) enum Unit {
     Count,
 }
 
-/// A figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Quantity {
     pub value: f64,
     pub unit: Unit,
 }
 
-/// A figure that another stands beside.
+/// The baseline of a figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Beside {
     pub what: &'static str,
@@ -39,7 +37,7 @@ pub(super) struct Beside {
     pub quantity: Quantity,
 }
 
-/// What is asked of a figure, or of its ratio to the one beside it.
+/// A limit of a figure, or of its ratio to the baseline.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Budget {
     AtMost(f64),
@@ -52,45 +50,40 @@ pub(super) enum Budget {
     },
 }
 
-/// What it means to miss a budget.
+/// Severity of a missed budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Nature {
-    /// It could be better.
     Figure,
-    /// It is wrong, on every machine.
+    /// Wrong on every machine.
     Promise,
 }
 
-/// How it went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Verdict {
     Kept,
     Missed,
-    /// Missed, on a machine that is busy or slow.
+    /// Missed, on a busy or slow machine.
     Noisy,
-    /// Nothing is asked of it.
+    /// No budget.
     None,
 }
 
-/// One thing that was measured.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
-    /// A name that stays, for machines: `scenario.figure`.
+    /// A stable name: `scenario.figure`.
     pub key: String,
-    /// What it is, for people.
     pub what: String,
     pub measured: Quantity,
     pub beside: Option<Beside>,
-    /// All of them must be kept.
+    /// All must be kept.
     pub budgets: Vec<Budget>,
     pub nature: Nature,
-    /// The figure of each round, of which the measured one is the median.
+    /// The figure of each round; the result is their median.
     pub rounds: Vec<f64>,
 }
 
-/// Whether the machine had time for us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Noise {
@@ -98,18 +91,17 @@ pub(super) enum Noise {
     Noisy,
 }
 
-/// The bare handler, measured before all else.
+/// The bare handler, measured first.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Bare {
     pub per_second: f64,
-    /// CPU for one request; the median over every time it was measured.
+    /// CPU per request; median of all measurements.
     pub cpu_micros: f64,
-    /// The share of the machine that others took before the run or after it, whichever is more.
+    /// Share of the machine used by others before or after the run, whichever is larger.
     pub others_busy: f64,
     pub noise: Noise,
 }
 
-/// All that a run came to.
 #[derive(Clone, Debug)]
 pub(super) struct Report {
     pub length: &'static str,
@@ -141,7 +133,6 @@ impl Quantity {
 }
 
 impl Row {
-    /// A figure of which nothing is asked.
     pub(super) fn new(key: impl Into<String>, what: impl Into<String>, measured: Quantity) -> Self {
         Self {
             key: key.into(),
@@ -169,7 +160,7 @@ impl Row {
         self
     }
 
-    /// Nothing of that kind may ever happen.
+    /// The figure must be zero.
     pub(super) fn never(mut self) -> Self {
         self.nature = Nature::Promise;
         self.budget(Budget::AtMost(0.0))
@@ -194,7 +185,7 @@ impl Row {
         }
     }
 
-    /// Whether what does next to nothing misses the budget too, in the same run: then the machine is to blame.
+    /// Whether the baseline misses the budget too: then the machine is to blame.
     fn bare_limit_misses(&self) -> bool {
         let Some(beside) = self.beside.as_ref().filter(|beside| beside.quantity.unit == self.measured.unit)
         else {
@@ -210,7 +201,7 @@ impl Row {
         match budget {
             Budget::AtMost(most) => self.measured.value <= most,
             Budget::RatioAtLeast(least) => ratio.is_some_and(|ratio| ratio >= least),
-            // Beside nothing, there is nothing to have grown from.
+            // Without a baseline there is no ratio.
             Budget::RatioAtMost(most) => ratio.is_none_or(|ratio| ratio <= most),
             Budget::RatioAtMostOrPlus { ratio: most, plus } => {
                 let beside = self.beside.as_ref().map_or(0.0, |beside| beside.quantity.value);
@@ -221,7 +212,6 @@ impl Row {
 }
 
 impl Report {
-    /// A promise was broken, which no machine excuses.
     pub(super) fn breaks_a_promise(&self) -> bool {
         let promises = self.rows.iter().filter(|row| row.nature == Nature::Promise);
         promises.into_iter().any(|row| row.verdict(self.bare.noise) == Verdict::Missed)
@@ -254,7 +244,6 @@ fn json_of(row: &Row, noise: Noise) -> serde_json::Value {
     })
 }
 
-/// The one in the middle, or the mean of the two that are.
 pub(super) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -284,7 +273,7 @@ mod tests {
             ("nothing is asked",                rate(10.0),                                             Noise::Quiet, Verdict::None),
             ("just enough",                     rate(60.0).budget(Budget::RatioAtLeast(0.6)),           Noise::Quiet, Verdict::Kept),
             ("not enough",                      rate(59.0).budget(Budget::RatioAtLeast(0.6)),           Noise::Quiet, Verdict::Missed),
-            ("not enough, but who could tell",  rate(59.0).budget(Budget::RatioAtLeast(0.6)),           Noise::Noisy, Verdict::Noisy),
+            ("not enough, but on a noisy machine",  rate(59.0).budget(Budget::RatioAtLeast(0.6)),           Noise::Noisy, Verdict::Noisy),
             ("enough in spite of all",          rate(60.0).budget(Budget::RatioAtLeast(0.6)),           Noise::Noisy, Verdict::Kept),
             ("one of two is missed",            time(3.0).budget(Budget::RatioAtMost(1.1)).budget(Budget::AtMost(9.0)), Noise::Quiet, Verdict::Missed),
             ("by the ratio or by the sum",      time(4.0).budget(plus),                                 Noise::Quiet, Verdict::Kept),

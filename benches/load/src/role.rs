@@ -1,8 +1,7 @@
-//! The other sides of a measurement, each a process of its own: where events go, where they come from, and
-//! what the same machine does when nothing is stored.
+//! The other processes of a benchmark: where events go, where they come from, and the baselines without a
+//! store.
 //!
-//! Invariant: a role ends with the process that started it: its standard input ends then, and the system kills the
-//! server.
+//! Invariant: a role ends with its parent: its standard input closes, and the system kills the server.
 
 mod handler;
 pub(super) mod load;
@@ -28,10 +27,9 @@ use tokio::runtime::Runtime;
 
 use crate::arguments::Role;
 
-/// The largest body that a bare limit reads; ours take a kibibyte.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
 
-/// What a role that listens says first, followed by where.
+/// First output of a listening role, followed by its address.
 pub(super) const LISTENS: &str = "listening on ";
 
 pub(super) fn run(role: &Role) -> anyhow::Result<ExitCode> {
@@ -47,25 +45,25 @@ pub(super) fn run(role: &Role) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The process keeps its id, so that its figures are the server's alone; what starts it asks the system to end it.
+/// The process keeps its id, so that its figures are the server's alone; the system ends it with its parent.
 fn become_server(redrive: &Path, arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
-        .context("could not tie the server to this run")?;
+        .context("could not bind the server to this run")?;
     let error = Command::new(redrive).args(arguments).exec();
     Err(error).with_context(|| format!("could not start {}", redrive.display()))
 }
 
-/// Standard input is a pipe from whoever started us.
+/// Standard input is a pipe from the parent.
 fn end_with_parent() {
     std::thread::spawn(|| {
-        // Nobody writes to it: whether it ends or fails, there is nobody to work for.
+        // Its end or an error means that the parent is gone.
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         std::process::exit(0);
     });
 }
 
-/// Half of the cores, since the one that is measured needs the others.
+/// The measured process needs the other half.
 fn half_the_cores() -> anyhow::Result<Runtime> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = (cores / 2).max(1);
@@ -77,7 +75,6 @@ fn say_where(address: SocketAddr) -> anyhow::Result<()> {
     print(&format!("{LISTENS}{address}\n"))
 }
 
-/// Serves routes on the same stack as the API, until the process ends.
 fn serve_routes(router: Router) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.context("could not start")?.block_on(async {
@@ -88,7 +85,6 @@ fn serve_routes(router: Router) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// The whole body; one that cannot be read is nobody's event.
 async fn read(body: axum::body::Body) -> Option<Bytes> {
     Limited::new(body, BODY_BYTES_MAX).collect().await.ok().map(http_body_util::Collected::to_bytes)
 }

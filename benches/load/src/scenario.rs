@@ -1,4 +1,4 @@
-//! The scenarios: each plays on the stage and says what it measured, one row for each budget.
+//! The scenarios: each returns its results, a row per budget.
 
 mod accept;
 mod deliver;

@@ -1,4 +1,4 @@
-//! Where scenarios play: it starts servers, sinks, bare limits and loads, each in a folder of its own.
+//! Starts servers, sinks, baselines and loads, each in its own folder.
 
 use std::cell::{Cell, RefCell};
 use std::fs;
@@ -19,27 +19,22 @@ use super::process::{Listener, Usage, Worker};
 use super::role::load::{Door, LoadPlan, LoadResult, OnFailure, Pace, Sessions, Until};
 use super::role::sink::{Counts, Seen};
 
-/// The connections that events come by.
 pub(super) const CONNECTIONS: u32 = 64;
 
-/// A sink that gets nothing for so long will get nothing more.
+/// A sink without events for this long is complete.
 const SILENCE_MAX: Duration = Duration::from_secs(20);
-/// How often it is asked.
 const ASK_EVERY: Duration = Duration::from_millis(20);
 
-/// Where a run takes place.
 pub(super) struct Stage {
     pub plan: Plan,
-    /// This program, which plays the other sides.
     program: PathBuf,
     redrive: PathBuf,
     folder: PathBuf,
     started: Cell<u32>,
-    /// What each request cost the bare handler, every time it was measured.
+    /// CPU per request of the bare handler, each time measured.
     bare_micros: RefCell<Vec<f64>>,
 }
 
-/// A server under test.
 pub(super) struct Server {
     listener: Listener,
     program: PathBuf,
@@ -47,7 +42,7 @@ pub(super) struct Server {
     folder: PathBuf,
 }
 
-/// The part of `/v1/status` that scenarios look at.
+/// The part of `/v1/status` that scenarios read.
 #[derive(Debug, Deserialize)]
 pub(super) struct Status {
     pub services: Vec<ServiceStatus>,
@@ -59,24 +54,21 @@ pub(super) struct ServiceStatus {
     pub dead: u64,
 }
 
-/// Where its deliveries go.
 pub(super) struct Sink(Listener);
 
-/// Events under way.
 pub(super) struct Load(Worker);
 
-/// A burst at a bare limit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Burst {
     pub result: LoadResult,
     pub cpu_micros: f64,
 }
 
-/// How long events took at a fixed rate, and how much of that was the machine's doing.
+/// Latency at a fixed rate, and the machine's share of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timed {
     pub latency: Latency,
-    /// Milliseconds of each second that the threads of the process waited for a core, added up.
+    /// Milliseconds per second that threads waited for a core, added up.
     pub queued_ms: f64,
 }
 
@@ -94,12 +86,11 @@ impl Stage {
         self.role(&["sink"]).map(Sink)
     }
 
-    /// A server with an empty store.
     pub(super) fn server(&self, sink: &Sink, services: &[Service]) -> anyhow::Result<Server> {
         self.server_with(&book::text(sink.address(), services, None))
     }
 
-    /// The same, where nothing is kept for longer than that.
+    /// With that retention.
     pub(super) fn forgetful_server(
         &self,
         sink: &Sink,
@@ -109,7 +100,7 @@ impl Stage {
         self.server_with(&book::text(sink.address(), services, Some(keep)))
     }
 
-    /// The same with a webhook, whose secret is in a file, and an archive in that folder.
+    /// With a webhook, whose secret is in a file, and an archive in that folder.
     pub(super) fn hooked_server(
         &self,
         sink: &Sink,
@@ -139,7 +130,6 @@ impl Stage {
         Listener::start(command, &self.log(words[0]))
     }
 
-    /// A path in the folder of the run that nothing else has.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.folder.join(format!("{name}-{}", self.number()))
     }
@@ -148,7 +138,6 @@ impl Stage {
         self.folder.join(format!("{name}-{}.log", self.number()))
     }
 
-    /// No two files of a run have the same name.
     fn number(&self) -> u32 {
         self.started.replace(self.started.get() + 1)
     }
@@ -164,7 +153,6 @@ impl Stage {
         self.start(plan)?.finish()
     }
 
-    /// What the bare handler does in a burst.
     pub(super) fn bare_handler(&self) -> anyhow::Result<Burst> {
         let handler = self.role(&["handler"])?;
         let burst = self.burst(&handler, &closed(handler.address, Until::Over(self.plan.burst)))?;
@@ -172,13 +160,11 @@ impl Stage {
         Ok(burst)
     }
 
-    /// The bare handler at a fixed rate.
     pub(super) fn bare_handler_at(&self, rate: f64, over: Duration) -> anyhow::Result<Timed> {
         let handler = self.role(&["handler"])?;
         self.timed(&handler, rate, over)
     }
 
-    /// Sends events at a fixed rate and says how long the answers took.
     pub(super) fn timed(&self, listener: &Listener, rate: f64, over: Duration) -> anyhow::Result<Timed> {
         let before = listener.usage()?;
         let plan = LoadPlan { pace: Pace::PerSecond(rate), ..closed(listener.address, Until::Over(over)) };
@@ -189,7 +175,6 @@ impl Stage {
         })
     }
 
-    /// What the bare handler's requests cost, each time.
     pub(super) fn bare_micros(&self) -> Vec<f64> {
         self.bare_micros.borrow().clone()
     }
@@ -205,12 +190,11 @@ impl Stage {
     }
 }
 
-/// Says on standard error what is going on.
 pub(super) fn say(text: impl std::fmt::Display) {
     anstream::eprintln!("{}", style::dim(text));
 }
 
-/// Events of one type without a session, as fast as they are answered.
+/// Events of one type without a session, in a closed loop.
 pub(super) fn closed(to: SocketAddr, until: Until) -> LoadPlan {
     LoadPlan {
         to,
@@ -225,12 +209,11 @@ pub(super) fn closed(to: SocketAddr, until: Until) -> LoadPlan {
     }
 }
 
-/// The CPU time of one event, in microseconds.
+/// CPU per event, in microseconds.
 pub(super) fn micros_each(before: Usage, after: Usage, events: u64) -> f64 {
     after.cpu.saturating_sub(before.cpu).as_secs_f64() * 1e6 / events.max(1) as f64
 }
 
-/// Milliseconds of each second that the threads of a process waited for a core.
 pub(super) fn queued_ms_each_second(before: Usage, after: Usage, over: Duration) -> f64 {
     let queued = after.queued.saturating_sub(before.queued).as_secs_f64();
     queued * 1e3 / over.as_secs_f64().max(f64::EPSILON)
@@ -242,7 +225,7 @@ impl Load {
     }
 
     pub(super) fn finish(self) -> anyhow::Result<LoadResult> {
-        serde_json::from_slice(&self.0.finish()?).context("the load said something else than what came of it")
+        serde_json::from_slice(&self.0.finish()?).context("unexpected output of the load process")
     }
 }
 
@@ -255,17 +238,14 @@ impl Sink {
         ask::get(self.address(), "/seen")
     }
 
-    /// Makes the next event the first.
     pub(super) fn mark(&self) -> anyhow::Result<()> {
         ask::post(self.address(), "/mark")
     }
 
-    /// Waits until so many different events have come, or no more do.
     pub(super) fn wait_for(&self, events: u64) -> anyhow::Result<Counts> {
         Ok(self.wait_until(events, |seen| seen.counts.distinct)?.counts)
     }
 
-    /// Waits until so many different events have come to one service, or no more do.
     pub(super) fn wait_for_service(&self, service: &Service, events: u64) -> anyhow::Result<Latency> {
         let of = |seen: &Seen| seen.names.get(&service.name).copied().unwrap_or_default();
         Ok(of(&self.wait_until(events, |seen| of(seen).count)?))
@@ -320,7 +300,6 @@ impl Server {
         ask::get(self.address(), "/v1/status")
     }
 
-    /// The folder of the store.
     pub(super) fn data(&self) -> PathBuf {
         self.folder.join("data")
     }
@@ -329,7 +308,7 @@ impl Server {
         self.listener.kill();
     }
 
-    /// Starts it again at the same address, after a kill; says how long that took until it answered.
+    /// Restarts it at the same address after a kill; returns the time until it answered.
     pub(super) fn restart(&mut self) -> anyhow::Result<Duration> {
         let address = self.address();
         self.listener = serve(&self.program, &self.redrive, &self.folder, address)?;
@@ -339,11 +318,11 @@ impl Server {
         Ok(listening + asked.elapsed())
     }
 
-    /// Ends it and clears its folder away, since stores are large.
+    /// Ends it and removes its folder, since stores are large.
     pub(super) fn remove(self) {
         let folder = self.folder.clone();
         drop(self);
-        // What stays behind goes with the folder of the whole run.
+        // The folder of the whole run is removed later.
         let _ = fs::remove_dir_all(folder);
     }
 }

@@ -1,4 +1,4 @@
-//! A report as text: the machine, then a line for each thing that was measured.
+//! A report as text: the machine, then a line per result.
 
 use redrive_server::terminal::style;
 use redrive_server::terminal::table::{Cell, CellAlign, Table};
@@ -24,7 +24,7 @@ pub(super) fn text(report: &Report) -> String {
     );
     if bare.noise == Noise::Noisy {
         text += &format!(
-            "{}: the machine is slow, or busy with something else ({} of it), so a missed budget on speed says little\n",
+            "{}: the machine is slow or busy ({} used by others), so missed speed budgets mean little\n",
             style::warning("noisy"),
             percent(bare.others_busy),
         );
@@ -61,7 +61,6 @@ pub(super) fn text(report: &Report) -> String {
     text
 }
 
-/// What is asked of a row, in words; none if nothing is.
 pub(super) fn budgets(row: &Row) -> Option<String> {
     let of_unit = |value| shown(Quantity { value, unit: row.measured.unit });
     let words = row.budgets.iter().map(|budget| match *budget {
@@ -103,7 +102,7 @@ fn shown(quantity: Quantity) -> String {
     format!("{}{unit}", digits(quantity.value))
 }
 
-/// Three digits that count, or all before the point.
+/// Three significant digits, or all before the point.
 fn digits(value: f64) -> String {
     match value {
         value if value >= 100.0 || value == 0.0 => grouped(value),
@@ -112,7 +111,7 @@ fn digits(value: f64) -> String {
     }
 }
 
-/// Whole, with a comma before each three digits.
+/// With thousands separators.
 fn grouped(value: f64) -> String {
     let plain = format!("{value:.0}");
     let mut text = String::new();

@@ -1,9 +1,9 @@
-//! The HTTP API: takes events in and answers questions about them.
+//! The HTTP API: accepts events and answers queries.
 //!
 //! Invariants:
-//! - an answer that says "accepted" is sent only when the event is durable;
-//! - every answer has an `X-Correlation-Id`, and every error the one form of [`error`];
-//! - nothing a client sends or leaves unsent takes more than a bounded amount of memory or time.
+//! - "accepted" is answered only when the event is durable;
+//! - every response has an `X-Correlation-Id`, and every error the form of [`error`];
+//! - no client can take more than a bounded amount of memory or time.
 
 pub(crate) mod body;
 pub(crate) mod code;
@@ -57,35 +57,27 @@ use crate::webhooks::handlers::Webhooks;
 use crate::webhooks::{self, refused};
 use crate::{alerts, breakers, deliveries, keys, replays, rules};
 
-/// What every handler has; each request gets a clone of its own.
+/// State of every handler; cloned per request.
 #[derive(Clone)]
 pub(crate) struct App(Arc<AppState>);
 
-/// What there is of it once.
 pub(crate) struct AppState {
     pub node: Node,
     pub archivist: Archivist,
     pub limits: ApiLimits,
-    /// The bound of all bodies that come in.
     pub reading: BodyBudget,
     pub hooks: Webhooks,
-    /// Who may come in.
     pub access: AccessControl,
-    /// The demo that this server is, if it is one.
     pub demo: Option<Demo>,
-    /// How it was when somebody asked last.
     pub health: HealthMemo,
-    /// What the doctor found lately.
     pub reports: DoctorReports,
-    /// The bound of what is simulated at once.
     pub simulations: Simulations,
-    /// Where the rule book is, unless it is the built-in one.
+    /// `None` for the built-in book.
     pub book_path: Option<PathBuf>,
     pub book_shown: BookJsonCache,
     pub live: LiveHub,
-    /// The figures of all this.
     pub metrics: Metrics,
-    /// Turns true when the server stops, so that endless answers end.
+    /// Turns true at shutdown, so that streams end.
     pub closing: watch::Receiver<bool>,
 }
 
@@ -104,7 +96,6 @@ impl FromRequestParts<Self> for App {
 }
 
 impl App {
-    /// What the engine has at the moment.
     pub(crate) async fn snapshot(&self) -> Result<Snapshot, ApiError> {
         self.node.snapshot().await.ok_or_else(|| ApiError::unavailable("the server is shutting down"))
     }
@@ -118,24 +109,24 @@ impl std::ops::Deref for App {
     }
 }
 
-/// Goes on to the end of what was begun, even if whoever asked has gone or was told that it takes too long.
+/// Completes the work even if the caller disconnects or times out.
 pub(crate) async fn run_to_end<T: Send + 'static>(
     work: impl Future<Output = Result<T, ApiError>> + Send + 'static,
 ) -> Result<T, ApiError> {
     tokio::spawn(work).await.unwrap_or_else(|error| match error.try_into_panic() {
         Ok(panic) => std::panic::resume_unwind(panic),
-        // An aborted task belongs to a runtime that is going away.
+        // An aborted task belongs to a runtime that is shutting down.
         Err(_) => Err(ApiError::unavailable("the server is shutting down")),
     })
 }
 
 pub(crate) const CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id");
 
-/// The longest correlation id that is taken over from a client.
+/// Longer ids of clients are replaced.
 const CORRELATION_ID_BYTES_MAX: usize = 128;
 
-/// Every route there is: what one needs for it, and the errors of its own. Both routers and the API's
-/// description are made of this table, so that no route can be without its guard or its words.
+/// Every route with its access and errors. Routers and API description are generated from it, so that no
+/// route lacks its access check or its description.
 #[rustfmt::skip]
 fn routes() -> Routes {
     use Permission::{Administer, Operate, Read, Send};
@@ -201,9 +192,7 @@ fn routes() -> Routes {
         .beside("/page/{*file}",                   get(page::file))
 }
 
-/// The routes twice: for when anybody may come, and for when everybody is asked who they are.
-///
-/// A server that asks nobody does not pay for the question.
+/// The routes twice: without and with authentication, so that open servers do not pay for the check.
 #[derive(Clone)]
 pub(crate) struct Routers {
     open: Router,
@@ -218,14 +207,12 @@ struct GuardedRouter {
 }
 
 impl Routers {
-    /// The API.
     pub(crate) fn new(app: &App, loopback: LoopbackPolicy) -> Self {
         let (open, guarded) = routes().serve(app);
         let guarded = GuardedRouter { access: app.access.clone(), router: finished(guarded, app) };
         Self { open: finished(open, app), guarded: Some(guarded), loopback }
     }
 
-    /// Routes of another kind, for anybody on this machine.
     pub(crate) fn open(open: Router) -> Self {
         Self { open, guarded: None, loopback: LoopbackPolicy::ThisMachine }
     }
@@ -238,7 +225,6 @@ fn finished(router: Router<App>, app: &App) -> Router {
         .with_state(app.clone())
 }
 
-/// The id that the client sent, or a new one.
 fn correlation_id(headers: &HeaderMap) -> HeaderValue {
     let sent = headers.get(&CORRELATION_ID).filter(|value| is_fit(value)).cloned();
     sent.unwrap_or_else(|| {
@@ -260,12 +246,11 @@ mod tests {
 
     use super::*;
 
-    /// Who may come by a route: every role that may, with a star where a key that is bound to services may
-    /// not.
+    /// Roles that may use a route, with a star where a key bound to services may not.
     fn who(need: RouteAccess) -> String {
         let (permission, reach) = match need {
-            RouteAccess::Nothing => return "everybody".to_owned(),
-            RouteAccess::Key => return "whoever has a key".to_owned(),
+            RouteAccess::Nothing => return "all".to_owned(),
+            RouteAccess::Key => return "any key".to_owned(),
             RouteAccess::Permission(permission, reach) => (permission, reach),
         };
         let star = if reach == ServiceScope::Whole { "*" } else { "" };
@@ -280,7 +265,7 @@ mod tests {
             ("POST /v1/events",                    "ingest operator admin"),
             ("POST /v1/events/{name}",             "ingest operator admin"),
             ("GET /v1/events/{name}",              "viewer operator admin"),
-            ("POST /v1/hooks/{source}",            "everybody"),
+            ("POST /v1/hooks/{source}",            "all"),
             ("GET /v1/refused-hooks",              "viewer operator admin*"),
             ("GET /v1/refused-hooks/{number}",     "viewer operator admin*"),
             ("GET /v1/deliveries",                 "viewer operator admin"),
@@ -290,7 +275,7 @@ mod tests {
             ("GET /v1/metrics",                    "viewer operator admin*"),
             ("GET /v1/activity",                 "viewer operator admin"),
             ("GET /v1/live",                       "viewer operator admin"),
-            ("GET /v1/whoami",                     "whoever has a key"),
+            ("GET /v1/whoami",                     "any key"          ),
             ("GET /v1/services",                   "viewer operator admin"),
             ("GET /v1/trend",                      "viewer operator admin"),
             ("GET /v1/book",                       "viewer operator admin*"),
@@ -330,11 +315,11 @@ mod tests {
             ("POST /v1/replays/{id}/{act}",        "operator admin"),
             ("GET /v1/demo",                       "viewer operator admin*"),
             ("POST /v1/demo/{act}",                "operator admin*"),
-            ("GET /healthz",                       "everybody"),
-            ("GET /readyz",                        "everybody"),
-            ("GET /openapi.json",                  "everybody"),
-            ("GET /",                              "everybody"),
-            ("GET /page/{*file}",                  "everybody"),
+            ("GET /healthz",                       "all"),
+            ("GET /readyz",                        "all"),
+            ("GET /openapi.json",                  "all"),
+            ("GET /",                              "all"),
+            ("GET /page/{*file}",                  "all"),
         ];
         let needs = routes().needs();
         for ((route, need), (name, roles)) in needs.iter().zip(expected) {

@@ -1,4 +1,4 @@
-//! The command line: every command with its arguments, and what several commands share.
+//! The command line: every command with its arguments, and code that several commands share.
 
 mod completions;
 pub(crate) mod files;
@@ -52,9 +52,9 @@ use crate::storage::audit::{self, AuditArgs};
 use crate::storage::backup::{self, BackupArgs};
 use crate::storage::compact::{self, CompactArgs};
 use crate::webhooks::command::HooksArgs;
-use crate::{alerts, breakers, demo, keys, letters, replays, serve, webhooks};
+use crate::{alerts, breakers, demo, keys, letters, replays, serve, terminal, webhooks};
 
-/// Delivers events and records one outcome for each, by rules you can read.
+/// Delivers events reliably, by rules you can read.
 #[derive(Debug, Parser)]
 #[command(
     name = "redrive",
@@ -63,19 +63,19 @@ use crate::{alerts, breakers, demo, keys, letters, replays, serve, webhooks};
     max_term_width = 100,
     after_help = "\
 Start with:
-  redrive init                     a rule book to start from
-  redrive check                    what is wrong with it
+  redrive init                     write a starter rule book
+  redrive check                    check it
   redrive try orders.placed --answers '503*3,200'
-                                   what it does with a failing target
+                                   run a delivery through it
 
 With a server running (`redrive serve`):
   redrive send orders.placed '{\"id\": 42}'
-                                   an event
-  redrive tail                     what happens to it
-  redrive why --last               why it failed
-  redrive dlq groups               the causes of all dead letters
+                                   send an event
+  redrive tail                     follow deliveries
+  redrive why --last               explain the last failure
+  redrive dlq groups               group dead letters by cause
   redrive dlq replay --canary --service billing
-                                   sends them again, carefully"
+                                   replay them with a canary"
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -108,14 +108,14 @@ pub(crate) enum CliCommand {
     Archive(ArchiveArgs),
     Alerts(AlertsArgs),
     Breakers(BreakersArgs),
-    /// Lets nothing of a service start until it is resumed; its events are kept in order
+    /// Pauses a service; its events wait in order
     #[command(after_help = "\
 Examples:
   redrive pause billing
 
 Exit code: 0 paused, 1 no such service, 2 wrong use, 3 no server.")]
     Pause(ServiceArgs),
-    /// Lets a paused service go on
+    /// Resumes a paused service
     #[command(after_help = "\
 Examples:
   redrive resume billing
@@ -133,38 +133,47 @@ Exit code: 0 resumed, 1 no such service, 2 wrong use, 3 no server.")]
     Openapi(OpenapiArgs),
     Sink(SinkArgs),
     Completions(CompletionsArgs),
+    /// Prints the version
+    #[command(hide = true)]
+    Version,
 }
 
-/// One of these words: what is typed, its help, and what it stands for.
+/// Parses the arguments of this process; `--json` is short for `--format json`.
+pub(crate) fn parse() -> Cli {
+    let mut is_option = true;
+    Cli::parse_from(std::env::args_os().map(|argument| {
+        is_option &= argument != "--";
+        if is_option && argument == "--json" { "--format=json".into() } else { argument }
+    }))
+}
+
+/// An argument with a fixed set of words: word, help and value.
 pub(crate) fn one_of<T: Copy + Send + Sync + 'static>(
     words: &'static [(&'static str, &'static str, T)],
 ) -> impl TypedValueParser<Value = T> {
     let names = words.iter().map(|(name, help, _)| PossibleValue::new(name).help(*help));
     PossibleValuesParser::new(names).map(|typed| {
         let known = words.iter().find(|(name, ..)| name.eq_ignore_ascii_case(&typed));
-        known.map(|(.., value)| *value).expect("only these words are taken")
+        known.map(|(.., value)| *value).expect("only these words are accepted")
     })
 }
 
-/// Where a server keeps its store unless it is told otherwise.
 pub(crate) const DATA_DEFAULT: &str = "redrive-data";
 
-/// Which server is meant.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ServerArgs {
     /// The server's address
     #[arg(long, env = "REDRIVE_SERVER", value_name = "URL", default_value = "http://127.0.0.1:7373")]
     pub(crate) server: Address,
-    /// With https: believes the server if one of these certificates vouches for it, and not otherwise: PEM
+    /// With https: trusts only certificates signed by these CAs, PEM
     #[arg(long, env = "REDRIVE_CA", value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
-    /// A file with the key to show to the server; else the variable REDRIVE_KEY is looked at
+    /// A file with the API key [default: the variable REDRIVE_KEY]
     #[arg(long, value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
 }
 
 impl ServerArgs {
-    /// Somebody who asks that server.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
         let client = Client::new(self.server.clone(), ClientKey::find(self.key_file.as_deref())?);
         match self.ca.as_deref().filter(|_| self.server.is_secure()) {
@@ -178,14 +187,13 @@ impl ServerArgs {
 pub(crate) enum Format {
     /// For people
     Text,
-    /// For programs, as the server tells it
+    /// For programs, as the API returns it
     Json,
 }
 
-/// How what a server tells is printed, and which server.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ViewArgs {
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
     #[command(flatten)]
@@ -198,10 +206,9 @@ impl ViewArgs {
     }
 }
 
-/// Where letters are read from.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RecordArgs {
-    /// Reads this data folder instead of asking a server, which may be running on it
+    /// Reads this data folder instead of asking a server; a server may be running on it
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
     #[command(flatten)]
@@ -255,33 +262,33 @@ pub(crate) fn run(command: CliCommand) -> anyhow::Result<ExitCode> {
         CliCommand::Serve(args) => done(serve::run(&args)),
         CliCommand::Sink(args) => done(sink::run(&args)),
         CliCommand::Completions(args) => done(completions::run(&args)),
+        CliCommand::Version => done(terminal::print(concat!("redrive ", env!("CARGO_PKG_VERSION"), "\n"))),
     }
 }
 
-/// The exit code of a command that has only one unless it fails.
+/// Exit code of a command that has only one unless it fails.
 pub(crate) fn done(result: anyhow::Result<()>) -> anyhow::Result<ExitCode> {
     result.map(Termination::report)
 }
 
-/// What was asked is understood and cannot be done; the exit code is 1, not 2.
+/// Valid arguments, but the command cannot be done: exit code 1, not 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct CommandRefusal(pub(crate) String);
 
 impl CommandRefusal {
-    /// A refusal with the words of an error.
     pub(crate) fn of(error: impl std::fmt::Display) -> Self {
         Self(error.to_string())
     }
 }
 
-/// Runs what waits for a server; one thread is enough for that.
+/// Runs client work on one thread.
 pub(crate) fn wait_for<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("could not start a runtime")?.block_on(work)
 }
 
-/// Runs what serves others, on all threads of the machine.
+/// Runs a server, on all cores.
 pub(crate) fn wait_for_many<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.context("could not start")?.block_on(work)

@@ -1,7 +1,7 @@
-//! Talks to a running server: one connection at a time, a few tries, and errors that say what to do next.
+//! Client of a running server: one connection at a time, a few retries, and errors that say what to do next.
 //!
-//! Invariants: nothing waits without a limit, and no answer is read without a bound. A request is sent again
-//! only if nobody answered or the server said that it is not there; each of ours may come twice.
+//! Invariants: every wait and every response has a limit. A request is repeated only if no response came or
+//! the server was unavailable, and only if it is safe to repeat.
 
 pub(crate) mod address;
 pub(crate) mod error;
@@ -33,26 +33,23 @@ use crate::client::error::{ClientError, ConnectionError, ServerRefusal, Unreadab
 use crate::client::key::ClientKey;
 use crate::letters::LIST_MAX;
 
-/// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a whole answer may take, once connected.
+/// For a whole response, once connected.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How long a stream may say nothing: the server sends an empty line far more often.
+/// The server sends an empty line far more often.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
-/// The pauses before each further try.
+/// Pauses before each retry.
 const PAUSES: [Duration; 3] =
     [Duration::from_millis(200), Duration::from_millis(400), Duration::from_millis(800)];
 
-/// The largest answer that is read.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// The longest line of a stream: a dead letter holds all that its event does.
+/// A dead letter contains its whole event.
 const LINE_BYTES_MAX: usize = 64 << 20;
 
-/// What is asked of a server.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientRequest {
     method: Method,
@@ -62,12 +59,11 @@ pub(crate) struct ClientRequest {
     tries: RequestTries,
 }
 
-/// How often something is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RequestTries {
-    /// Until somebody answers, a few times: it may come twice.
+    /// A few times: safe to repeat.
     Several,
-    /// Once: it would be done twice.
+    /// Not safe to repeat.
     One,
 }
 
@@ -77,7 +73,7 @@ impl ClientRequest {
         Self { method: Method::GET, path: path.into(), headers, body, tries }
     }
 
-    /// A question with these keys behind the question mark; null is left out.
+    /// A query; null values are left out.
     pub(crate) fn find(path: &str, keys: &Value) -> Self {
         let mut query = form_urlencoded::Serializer::new(String::new());
         for (name, value) in keys.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {
@@ -92,7 +88,7 @@ impl ClientRequest {
         Self { method: Method::POST, path: path.into(), headers, body, tries }
     }
 
-    /// A request with a JSON object; null, false and empty lists are left out of it, which says the same.
+    /// A request with a JSON object; null, false and empty lists are left out, which is equivalent.
     pub(crate) fn json(path: impl Into<String>, body: &impl Serialize) -> Self {
         let mut body = serde_json::to_value(body).expect("texts and numbers can be written as JSON");
         if let Value::Object(keys) = &mut body {
@@ -103,30 +99,28 @@ impl ClientRequest {
         Self::post(path, "application/json", body.to_string())
     }
 
-    /// Asks only once, since it would be done twice.
+    /// Not safe to repeat.
     pub(crate) fn once(mut self) -> Self {
         self.tries = RequestTries::One;
         self
     }
 
-    /// Adds a header; its value must be visible ASCII, or the request is not sent.
+    /// The value must be visible ASCII, or the request fails.
     pub(crate) fn header(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));
         self
     }
 }
 
-/// A whole answer that says yes.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientResponse {
-    /// When it was given, by the server's own clock if it told.
+    /// By the server's clock, if known.
     pub(crate) at: Timestamp,
-    /// The address that it is known by, if the server told a better one than was asked for.
+    /// The `Location` of the response.
     location: Option<String>,
     body: Bytes,
 }
 
-/// A server and the connection to it.
 #[derive(Debug)]
 pub(crate) struct Client {
     address: Address,
@@ -137,7 +131,7 @@ pub(crate) struct Client {
 
 type RequestSender = SendRequest<Full<Bytes>>;
 
-/// The beginning of an answer, with what it takes to read the rest.
+/// Head of a response, with what is needed to read the rest.
 struct ResponseHead {
     response: Response<Incoming>,
     sender: RequestSender,
@@ -149,7 +143,6 @@ impl Client {
         Self { address, roots: Roots::System, key, connection: None }
     }
 
-    /// The same, believing certificates that these sign.
     pub(crate) fn trusting(self, roots: Roots) -> Self {
         Self { roots, ..self }
     }
@@ -158,12 +151,11 @@ impl Client {
         &self.address
     }
 
-    /// Asks, and reads the answer as JSON of that shape.
     pub(crate) async fn json<T: DeserializeOwned>(&mut self, ask: &ClientRequest) -> Result<T, ClientError> {
         self.timed_json(ask).await.map(|(shape, _at)| shape)
     }
 
-    /// The same, with the moment at which it held.
+    /// With the time of the response.
     pub(crate) async fn timed_json<T: DeserializeOwned>(
         &mut self,
         ask: &ClientRequest,
@@ -172,7 +164,7 @@ impl Client {
         Ok((read(&self.address, &answer.body)?, answer.at))
     }
 
-    /// The same, with the last part of the address that it is known by.
+    /// With the last segment of its `Location`.
     pub(crate) async fn named_json<T: DeserializeOwned>(
         &mut self,
         ask: &ClientRequest,
@@ -182,7 +174,6 @@ impl Client {
         Ok((read(&self.address, &answer.body)?, name.map(ToOwned::to_owned)))
     }
 
-    /// Asks, and reads the whole answer.
     pub(crate) async fn ask(&mut self, ask: &ClientRequest) -> Result<ClientResponse, ClientError> {
         let ResponseHead { response, sender, ends_at } = self.head(ask).await?;
         let (parts, body) = response.into_parts();
@@ -204,7 +195,7 @@ impl Client {
         })
     }
 
-    /// Asks for an answer that comes line by line for as long as it takes.
+    /// A response that is streamed line by line.
     pub(crate) async fn lines(&mut self, ask: &ClientRequest) -> Result<ResponseLines, ClientError> {
         let ResponseHead { response, sender, ends_at } = self.head(ask).await?;
         let (parts, body) = response.into_parts();
@@ -217,7 +208,7 @@ impl Client {
         Err(ServerRefusal::read(parts.status, &parts.headers, &body.unwrap_or_default()).into())
     }
 
-    /// The same of a server that has gone away: it is asked again and again until it is back.
+    /// Retries until the server is back.
     pub(crate) async fn lines_again(
         &mut self,
         ask: &ClientRequest,
@@ -232,17 +223,17 @@ impl Client {
         }
     }
 
-    /// The first answer that is worth reading, or the last one there was.
+    /// The first usable response, or the last error.
     async fn head(&mut self, ask: &ClientRequest) -> Result<ResponseHead, ClientError> {
         let request = self.request(ask)?;
         let mut pauses = PAUSES.into_iter();
         loop {
             let result = self.try_once(request.clone()).await;
-            let may_heal = match &result {
+            let is_transient = match &result {
                 Ok(head) => is_away(head.response.status()),
-                Err(problem) => problem.may_heal(),
+                Err(problem) => problem.is_transient(),
             };
-            match pauses.next().filter(|_| may_heal && ask.tries == RequestTries::Several) {
+            match pauses.next().filter(|_| is_transient && ask.tries == RequestTries::Several) {
                 Some(pause) => sleep(pause).await,
                 None => return result.map_err(|problem| self.broken(problem)),
             }
@@ -284,7 +275,7 @@ impl Client {
         let stream = stream
             .map_err(|_| ConnectionError::NotConnected(CONNECT_TIMEOUT))?
             .map_err(ConnectionError::Connect)?;
-        // Without it small requests may wait for one another; with a socket that cannot, they do.
+        // Without it small requests may be delayed.
         let _ = stream.set_nodelay(true);
         match self.address.security() {
             Security::Plain => speak_http(stream).await,
@@ -309,14 +300,14 @@ async fn speak_http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
 ) -> Result<RequestSender, ConnectionError> {
     let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(ConnectionError::Http)?;
-    // What goes wrong on the connection is told to whoever waits for an answer.
+    // Errors of the connection reach the pending request.
     tokio::spawn(async move {
         let _ = connection.await;
     });
     Ok(sender)
 }
 
-/// The statuses of a server, or of one before it, that is not there for now.
+/// The server, or a proxy before it, is temporarily unavailable.
 pub(crate) fn is_away(status: StatusCode) -> bool {
     matches!(status, StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)
 }
@@ -326,27 +317,26 @@ fn read<T: DeserializeOwned>(address: &Address, json: &[u8]) -> Result<T, Client
         .map_err(|error| ClientError::Unreadable { address: address.clone(), why: UnreadableResponse(error) })
 }
 
-/// The server's clock may differ from ours, and all other times in its answer are by its own.
+/// Times in a response are by the server's clock, which may differ from ours.
 fn server_time(headers: &HeaderMap) -> Timestamp {
     let date = headers.get(DATE).and_then(|value| httpdate::parse_http_date(value.to_str().ok()?).ok());
     let since = date.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
     since.map_or_else(wall_clock, |since| Timestamp::EPOCH + since)
 }
 
-/// An answer that comes line by line.
 #[derive(Debug)]
 pub(crate) struct ResponseLines {
     address: Address,
     body: Incoming,
     buffer: Vec<u8>,
-    /// How much of the buffer is known to hold no end of a line.
+    /// Bytes of the buffer known to have no line end.
     read: usize,
-    /// The connection closes when nobody can send on it any more.
+    /// The connection closes when this is dropped.
     _sender: RequestSender,
 }
 
 impl ResponseLines {
-    /// The next line that is not empty; none at the end.
+    /// The next non-empty line; `None` at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<String>, ConnectionError> {
         loop {
             if let Some(line) = self.buffered() {
@@ -367,7 +357,6 @@ impl ResponseLines {
         }
     }
 
-    /// A line as JSON of that shape.
     pub(crate) fn read<T: DeserializeOwned>(&self, line: &str) -> Result<T, ClientError> {
         read(&self.address, line.as_bytes())
     }
@@ -384,8 +373,7 @@ impl ResponseLines {
     }
 }
 
-/// As many rows as are wanted, page by page, and where a next list would begin; a page may be short and still not be
-/// the last.
+/// Up to the wanted number of rows, page by page, and the cursor for more; a short page need not be the last.
 pub(crate) async fn gather<T>(
     wanted: u32,
     mut before: Option<String>,

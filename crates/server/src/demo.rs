@@ -1,8 +1,7 @@
-//! The demo: five small services with habits of their own, orders for them, and one story to follow.
+//! The demo: five small services, orders for them, and a story to follow.
 //!
-//! Everything is real: the services are HTTP servers on loopback, the orders are events, and what becomes
-//! of them is decided by a rule book that anybody may change while the demo runs. Only the deploy that breaks
-//! `invoicing`, and the one that mends it, are a flag.
+//! The services are real HTTP servers on loopback, the orders are events, and the rule book may be changed
+//! while the demo runs. Only the broken and the working deploy of `invoicing` are a flag.
 
 pub(crate) mod command;
 pub(crate) mod handlers;
@@ -23,22 +22,20 @@ use utoipa::ToSchema;
 use crate::demo::shops::Shops;
 use crate::demo::story::{DemoFacts, DemoProgress, DemoStep};
 
-/// How often the story looks whether it has gone on.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// The service that the story is about.
 const BROKEN: &str = "invoicing";
 
-/// Its rule book, with places for the addresses of the services.
+/// Its rule book, with placeholders for the addresses of the services.
 const BOOK: &str = include_str!("demo/book.yaml");
 
-/// A demo at work; clones are the same demo.
+/// Clones are the same demo.
 #[derive(Clone)]
 pub(crate) struct Demo(Arc<DemoStage>);
 
 struct DemoStage {
     shops: Shops,
-    /// Whether somebody has looked at why letters are dead.
+    /// Whether the user has seen the cause.
     looked: AtomicBool,
 }
 
@@ -46,18 +43,16 @@ struct DemoStage {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct DemoService {
     pub(crate) service: &'static str,
-    /// What it is like.
+    /// Its behaviour.
     pub(crate) habit: &'static str,
     pub(crate) address: String,
 }
 
 impl Demo {
-    /// Opens the services.
     pub(crate) async fn open() -> std::io::Result<Self> {
         Ok(Self(Arc::new(DemoStage { shops: Shops::open().await?, looked: AtomicBool::new(false) })))
     }
 
-    /// The rule book that delivers to them.
     pub(crate) fn book(&self) -> String {
         let mut book = BOOK.to_owned();
         for (name, address) in self.0.shops.addresses() {
@@ -66,30 +61,28 @@ impl Demo {
         book
     }
 
-    /// The services.
     pub(crate) fn services(&self) -> Vec<DemoService> {
         self.0.shops.introduced()
     }
 
-    /// Sends orders, and tells the story as it goes on, for as long as the node works.
-    pub(crate) fn begin(&self, node: &Node, tell: impl Fn(&DemoStep) + Send + 'static) {
+    pub(crate) fn begin(&self, node: &Node, print: impl Fn(&DemoStep) + Send + 'static) {
         tokio::spawn(orders::send(node.clone()));
         let (demo, node) = (self.clone(), node.clone());
         tokio::spawn(async move {
-            let mut telling = DemoProgress::default();
+            let mut progress = DemoProgress::default();
             let mut look = tokio::time::interval(LOOK_EVERY);
             while !demo.0.shops.are_closed() {
                 look.tick().await;
-                telling.advance(demo.facts(&node).await.as_ref()).iter().for_each(&tell);
+                progress.advance(demo.facts(&node).await.as_ref()).iter().for_each(&print);
             }
         });
     }
 
-    /// Deploys the release of `invoicing` that works or the one that does not, or looks at why letters are dead;
-    /// none if there is no such act.
+    /// Deploys the working or the broken release of `invoicing`, or marks the cause as seen; `None` for any
+    /// other word.
     pub(crate) fn act(&self, word: &str) -> Option<()> {
         match word {
-            "mend" => self.0.shops.repair(),
+            "fix" => self.0.shops.repair(),
             "break" => {
                 self.0.shops.break_again();
                 self.0.looked.store(false, Ordering::Relaxed);
@@ -100,26 +93,24 @@ impl Demo {
         Some(())
     }
 
-    /// Where the story stands.
     pub(crate) async fn steps(&self, node: &Node) -> Option<Vec<DemoStep>> {
         Some(story::steps(&self.facts(node).await?))
     }
 
-    /// What the story depends on; none while the store cannot be read.
+    /// `None` while the store cannot be read.
     async fn facts(&self, node: &Node) -> Option<DemoFacts> {
         let service = ServiceName::new(BROKEN).expect("a short plain name");
         let queue = QueueName { service, channel: None };
         let counts = node.read(|reader| reader.counts()).await.ok()?;
-        let mended_at = self.0.shops.repaired_at();
+        let fixed_at = self.0.shops.repaired_at();
         let replays = node.read(|reader| reader.replays(None, 1)).await.ok()?;
         let began_at = replays.first().map(|replay| replay.created_at);
         let on_their_way = replays.first().map_or(0, |replay| replay.tally.in_flight());
         Some(DemoFacts {
             letters: counts.queues.get(&queue).map_or(0, |queue| queue.dead) + on_their_way,
             looked: self.0.looked.load(Ordering::Relaxed),
-            mended: mended_at.is_some(),
-            replayed: mended_at
-                .is_some_and(|mended_at| began_at.is_some_and(|began_at| began_at >= mended_at)),
+            fixed: fixed_at.is_some(),
+            replayed: fixed_at.is_some_and(|fixed_at| began_at.is_some_and(|began_at| began_at >= fixed_at)),
         })
     }
 }

@@ -1,7 +1,7 @@
-//! The commands of `redrive` and the HTTP API: parses the arguments, runs the command, returns its exit code.
+//! The commands of `redrive` and the HTTP API: parses arguments, runs the command, returns its exit code.
 //!
-//! 0 done, 1 problems found or refused, 2 wrong use or a file that cannot be read, 3 no server there, 70 a bug ended
-//! the server.
+//! 0 done, 1 problems found or refused, 2 usage error or unreadable file, 3 no server, 70 the server ended by
+//! a bug.
 
 mod access;
 mod alerts;
@@ -29,27 +29,23 @@ mod webhooks;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 pub use api::listen::serve_bare;
 
-use crate::cli::{Cli, CommandRefusal};
+use crate::cli::CommandRefusal;
 use crate::client::error::ClientError;
 use crate::terminal::style;
 
-/// Runs the command of this process' arguments.
 #[must_use]
 pub fn run() -> ExitCode {
-    let cli = Cli::parse();
-    match cli::run(cli.command) {
+    match cli::run(cli::parse().command) {
         Ok(code) => code,
         Err(error) => {
-            // A reader that went away (`redrive rules | head`) is no failure of ours.
+            // A closed pipe (`redrive rules | head`) is not an error.
             if is_broken_pipe(&error) {
                 return ExitCode::SUCCESS;
             }
             let said = format!("{}: {error:#}", style::error("error"));
-            logging::say(said, || tracing::error!(error = format!("{error:#}"), "it ends"));
+            logging::say(said, || tracing::error!(error = format!("{error:#}"), "exiting with an error"));
             ExitCode::from(code_of(&error))
         }
     }

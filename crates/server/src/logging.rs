@@ -1,11 +1,10 @@
-//! The log of a server: on standard error, one line for each thing, for people or as JSON for machines.
+//! The server's log: on standard error, a line per event, as text or JSON.
 //!
-//! Every value of every line passes here, whoever wrote the line, and texts of others lose what no log may
-//! hold: secrets by their looks and by their value, and what tells of people. Names of the rule book and our own
-//! ids stay as they are.
+//! All values of all lines pass here, and untrusted texts are redacted: secrets by pattern and by value, and
+//! personal data. Names of the rule book and our own ids stay.
 //!
-//! Invariant: with JSON, standard error has nothing but objects, one a line: what is said to people there is
-//! logged instead.
+//! Invariant: in JSON format, standard error has only objects, one per line: messages for people are logged
+//! instead.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -24,16 +23,14 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::terminal::{plain, style};
 
-/// How much of what happens is logged.
 pub(crate) const LOG_LEVELS: [(&str, &str, Level); 5] = [
-    ("error", "What the server cannot do", Level::ERROR),
-    ("warn", "And what needs a look", Level::WARN),
+    ("error", "Errors only", Level::ERROR),
+    ("warn", "And warnings", Level::WARN),
     ("info", "And every failure, hold and change", Level::INFO),
     ("debug", "And every event and delivery", Level::DEBUG),
     ("trace", "Everything", Level::TRACE),
 ];
 
-/// How a log is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
     /// For people
@@ -42,7 +39,7 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// Fields that only the rule book and ourselves fill.
+/// Fields filled only by the rule book and ourselves.
 const OURS: &[&str] = &[
     "category",
     "code",
@@ -59,39 +56,38 @@ const OURS: &[&str] = &[
     "trace_id",
 ];
 
-/// Fields with ids and names that others choose, and that look like anything; the value of an alert names a delivery.
+/// Fields with ids and names chosen by others; the value of an alert names a delivery.
 const IDS: &[&str] = &["correlation_id", "event_id", "event_type", "value"];
 
-/// What was chosen at the start, for the whole process, as the log itself is.
+/// Set once at the start.
 static FORMAT: OnceLock<LogFormat> = OnceLock::new();
 
-/// Whose values no line may have.
+/// Values that are removed from every line.
 static SECRETS: OnceLock<Secrets> = OnceLock::new();
 
-/// Logs from now on; only the first call counts.
+/// Only the first call counts.
 pub(crate) fn start(level: Level, format: LogFormat) {
     let _ = FORMAT.set(format);
     let log = tracing_subscriber::fmt().with_max_level(level);
-    // Whoever has set another one up wants that one.
+    // A subscriber that is already set stays.
     let _ = match format {
         LogFormat::Human => {
             let log = log.event_format(LogLine(format)).with_writer(anstream::stderr).finish();
             tracing::subscriber::set_global_default(log)
         }
         LogFormat::Json => {
-            std::panic::set_hook(Box::new(|panic| tracing::error!(%panic, "a bug: something panicked")));
+            std::panic::set_hook(Box::new(|panic| tracing::error!(%panic, "panic")));
             let log = log.event_format(LogLine(format)).with_writer(std::io::stderr).finish();
             tracing::subscriber::set_global_default(log)
         }
     };
 }
 
-/// Leaves the values of these secrets out from now on.
 pub(crate) fn leave_out(secrets: &Secrets) {
     let _ = SECRETS.set(secrets.clone());
 }
 
-/// Says something to people in front of the terminal; a log for machines gets its own line instead.
+/// Prints a message for people; a JSON log gets its own line instead.
 pub(crate) fn say(text: impl fmt::Display, log: impl FnOnce()) {
     match FORMAT.get() {
         Some(LogFormat::Json) => log(),
@@ -99,7 +95,6 @@ pub(crate) fn say(text: impl fmt::Display, log: impl FnOnce()) {
     }
 }
 
-/// Writes lines in one of the two forms.
 struct LogLine(LogFormat);
 
 impl<S, N> FormatEvent<S, N> for LogLine
@@ -119,7 +114,7 @@ where
     }
 }
 
-/// The fields of a line in the order in which they were written, fit to be read by anybody.
+/// Redacted fields in the order written.
 #[derive(Default)]
 struct LogFields {
     message: String,
@@ -140,7 +135,7 @@ impl LogFields {
     }
 }
 
-/// The text without what no log may hold.
+/// The redacted text.
 fn fit(name: &str, text: &str) -> String {
     if OURS.contains(&name) {
         return text.to_owned();
@@ -186,7 +181,7 @@ fn human(level: Level, fields: &LogFields) -> String {
     };
     let mut line = format!("{} {level} {}", style::dim(wall_clock()), plain(&fields.message));
     for (name, value) in &fields.others {
-        // Texts are in quotes, as JSON has them, and nothing in one is obeyed by a terminal.
+        // Texts are quoted as JSON, without terminal control characters.
         line.push_str(&format!(" {}{}", style::dim(format!("{name}=")), plain(&value.to_string())));
     }
     line
@@ -211,13 +206,12 @@ mod tests {
 
     use super::*;
 
-    /// Where lines end up.
     #[derive(Clone, Default)]
     struct Page(Arc<Mutex<Vec<u8>>>);
 
     impl std::io::Write for Page {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().expect("nobody panics with it").extend_from_slice(bytes);
+            self.0.lock().expect("never poisoned").extend_from_slice(bytes);
             Ok(bytes.len())
         }
 
@@ -249,7 +243,7 @@ mod tests {
                 "attempt failed"
             );
         });
-        let bytes = page.0.lock().expect("nobody panics with it").clone();
+        let bytes = page.0.lock().expect("never poisoned").clone();
         String::from_utf8(bytes).expect("lines are text")
     }
 
@@ -275,10 +269,10 @@ mod tests {
     #[test]
     fn a_line_for_people_is_one_line() {
         let line = anstream::adapter::strip_str(&logged(LogFormat::Human)).to_string();
-        let (_, told) = line.split_once("  WARN ").expect("the level");
+        let (_, rest) = line.split_once("  WARN ").expect("the level");
         let expected = "attempt failed service=\"billing\" \
                         event_id=\"0123456789abcdef0123456789abcdef\" status=503 took_ms=1.5 \
                         error=\"no user [email]\\nwith password=[secret]\"\n";
-        assert_eq!(told, expected);
+        assert_eq!(rest, expected);
     }
 }

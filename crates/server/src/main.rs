@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-/// An event is allocated on one thread and dropped on another, again and again, which this one is made for. It is
-/// built not to ask for huge pages (`no_thp`): an idle server would hold megabytes of them that it never uses.
+/// Events are allocated on one thread and dropped on another, which this allocator is made for. Built without
+/// huge pages (`no_thp`): an idle server would hold megabytes of them unused.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -12,7 +12,7 @@ fn main() -> ExitCode {
     redrive_server::run()
 }
 
-/// Where the system gives huge pages to everybody, it has to be told. Without such a setting there is nothing to do.
+/// Opts out where the system enables huge pages for all processes.
 fn leave_huge_pages() {
     #[cfg(target_os = "linux")]
     let _ = rustix::thread::disable_transparent_huge_pages(true);

@@ -1,4 +1,4 @@
-//! `redrive serve`: takes events in and delivers them, until it is told to stop.
+//! `redrive serve`: accepts events and delivers them until it is stopped.
 
 mod alarms;
 pub(crate) mod args;
@@ -55,22 +55,18 @@ use crate::terminal::{self, problem, shell_word, style};
 use crate::webhooks::handlers::Webhooks;
 use crate::{connectors, logging};
 
-/// How often the rule book's file is looked at.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 
-/// How long requests may go on after the server was told to stop.
 const REQUESTS_END_WITHIN: Duration = Duration::from_secs(5);
 
-/// Webhook sources that are told at the start; whoever has more knows where to look.
 const HOOKS_SHOWN_MAX: usize = 5;
 
-/// What the book is called that nobody wrote.
-const BUILT_IN: &str = "the built-in book";
+const BUILT_IN: &str = "the built-in rule book";
 
-/// How a server ends whose node failed.
+/// Exit code after a failure of the node.
 const CODE_FAILED: i32 = 70;
 
-/// Where the data folder has its record of workers that run.
+/// Record of running workers in the data folder.
 const WORKERS: &str = "workers";
 
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
@@ -80,7 +76,6 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     wait_for_many(async { serve(args, book, bind(args.listen).await?, None).await })
 }
 
-/// Serves the book of a demo, and the demo beside it.
 pub(crate) async fn run_demo(args: &ServeArgs, listener: TcpListener, demo: Demo) -> anyhow::Result<()> {
     logging::start(args.log_level, args.log_format);
     let book = open(args.rules.as_deref())?;
@@ -88,12 +83,12 @@ pub(crate) async fn run_demo(args: &ServeArgs, listener: TcpListener, demo: Demo
     serve(args, book, listener, Some(demo)).await
 }
 
-/// An address that others can reach is not listened on unless they are asked for a key.
+/// Refuses a public address unless callers must authenticate.
 fn refuse_open_access(args: &ServeArgs, book: &RuleBook) -> anyhow::Result<()> {
     if args.listen.ip().is_loopback() || args.insecure || book.sections().access.jwt.is_some() {
         return Ok(());
     }
-    // A folder that cannot be read is told of when it is opened; it has no keys to speak of.
+    // An unreadable folder is reported when it is opened.
     let keys = store::open_reader(&args.data).and_then(|reader| reader.keys()).unwrap_or_default();
     if !keys.is_empty() {
         return Ok(());
@@ -101,23 +96,22 @@ fn refuse_open_access(args: &ServeArgs, book: &RuleBook) -> anyhow::Result<()> {
     let (listen, port) = (args.listen, args.listen.port());
     let data = shell_word(&args.data.to_string_lossy());
     let refusal = format!(
-        "{listen} can be reached from elsewhere, and nobody would be asked for a key\n  \
-         make a key first:  redrive keys create NAME --role admin --data {data}\n  \
-         or stay here:      --listen 127.0.0.1:{port}\n  \
-         or let everybody who can reach it do everything:  --insecure",
+        "{listen} is a public address, and authentication is off\n  \
+         create a key:             redrive keys create NAME --role admin --data {data}\n  \
+         or listen locally:        --listen 127.0.0.1:{port}\n  \
+         or allow everyone access:  --insecure",
     );
     Err(CommandRefusal(refusal).into())
 }
 
-/// A book with its text, ready to be served.
 struct LoadedBook {
     book: Arc<RuleBook>,
     text: Arc<str>,
-    /// What the file looked like before it was read: whatever is written later shows.
+    /// State of the file before it was read, so that later writes are noticed.
     stamp: FileStamp,
 }
 
-/// What tells one version of a file from another, at a glance; none if there is no file.
+/// Distinguishes versions of a file; `None` if there is no file.
 type FileStamp = Option<(SystemTime, u64)>;
 
 fn stamp(path: &Path) -> FileStamp {
@@ -125,8 +119,7 @@ fn stamp(path: &Path) -> FileStamp {
     Some((metadata.modified().ok()?, metadata.len()))
 }
 
-/// Refuses what cannot be read again. Whoever opens a pipe may wait for ever, and a server that waits like that
-/// hears nobody who tells it to stop.
+/// Refuses what cannot be read twice. Opening a pipe may block forever, and shutdown signals with it.
 fn refuse_other_than_file(path: &Path) -> Result<(), CommandRefusal> {
     let shown = path.display();
     match std::fs::metadata(path) {
@@ -136,7 +129,6 @@ fn refuse_other_than_file(path: &Path) -> Result<(), CommandRefusal> {
     }
 }
 
-/// The book in the file, or the one that logs everything.
 fn open(path: Option<&Path>) -> anyhow::Result<LoadedBook> {
     let stamp = path.and_then(stamp);
     let (book, text) = match path {
@@ -144,18 +136,15 @@ fn open(path: Option<&Path>) -> anyhow::Result<LoadedBook> {
         None => (built_in_book(), BUILTIN_BOOK.to_owned()),
     };
     let shown = path.unwrap_or(Path::new(BUILT_IN));
-    show_and_refuse(&book.missing(), shown, &text, "needs what this build does not have")?;
+    show_and_refuse(&book.missing(), shown, &text, "uses connectors that this build does not have")?;
     Ok(LoadedBook { book: Arc::new(book), text: text.into(), stamp })
 }
 
 fn built_in_book() -> RuleBook {
-    redrive_core::book::read(BUILTIN_BOOK, connectors::table())
-        .book
-        .expect("a book of our own, which is tested")
+    redrive_core::book::read(BUILTIN_BOOK, connectors::table()).book.expect("the built-in book is tested")
 }
 
-/// How a book is refused whose secrets or targets are not as it says.
-const NOT_AS_IT_IS: &str = "cannot be served as it is";
+const CANNOT_BE_SERVED: &str = "cannot be served";
 
 fn show_and_refuse(problems: &[Problem], path: &Path, text: &str, verdict: &str) -> anyhow::Result<()> {
     if problems.is_empty() {
@@ -173,24 +162,28 @@ fn targets(
     secrets: &Secrets,
     previous: Option<&Targets>,
 ) -> anyhow::Result<Targets> {
-    show_and_refuse(&Secrets::check(&opened.book, connectors::drivers()), path, &opened.text, NOT_AS_IT_IS)?;
+    show_and_refuse(
+        &Secrets::check(&opened.book, connectors::drivers()),
+        path,
+        &opened.text,
+        CANNOT_BE_SERVED,
+    )?;
     match Targets::new(&opened.book, secrets, previous) {
         Ok(targets) => Ok(targets),
         Err(problems) => {
-            show_and_refuse(&problems, path, &opened.text, NOT_AS_IT_IS)?;
+            show_and_refuse(&problems, path, &opened.text, CANNOT_BE_SERVED)?;
             unreachable!("a book without problems has its targets")
         }
     }
 }
 
-/// Where traces go and whose certificates are believed there, if anybody asked for traces.
 fn traces(args: &ServeArgs) -> anyhow::Result<Option<(OtlpSettings, Roots)>> {
     let settings = OtlpSettings::read(args.otlp.as_deref(), |name| std::env::var(name).ok());
     let settings = settings.map_err(CommandRefusal::of)?;
     settings.map(|settings| Ok((settings, tls::roots(args)?))).transpose()
 }
 
-/// The address is ours before anything is written: a server that cannot have it leaves nothing behind.
+/// Binds the address before anything is written, so that a failure leaves nothing behind.
 async fn serve(
     args: &ServeArgs,
     opened: LoadedBook,
@@ -206,7 +199,7 @@ async fn serve(
     if let Some((settings, _)) = &traces {
         pool.export_traces(settings.sampler());
     }
-    let mut hands = ProcessSignals::new()?;
+    let mut signals = ProcessSignals::new()?;
     let (store, targets) = open_data(args, &opened, &path, &secrets, pool)?;
     let config = Config {
         book: Arc::clone(&opened.book),
@@ -227,7 +220,7 @@ async fn serve(
     };
     edges.spans = exporter.as_ref().map(SpanExporter::counts);
     let limits = ApiLimits::with_body(usize::try_from(args.body_max).unwrap_or(usize::MAX));
-    let loopback = if args.insecure { LoopbackPolicy::Everybody } else { LoopbackPolicy::ThisMachine };
+    let loopback = if args.insecure { LoopbackPolicy::AnyClient } else { LoopbackPolicy::ThisMachine };
     let parts = |closing| edges.parts(&node, limits, args.rules.clone(), demo.clone(), closing);
     let routes = |closing| Routers::new(&App::new(parts(closing)), loopback);
     let listening = match start_listening(transport.clone(), listener, routes, limits) {
@@ -238,7 +231,7 @@ async fn serve(
         }
     };
     if edges.access.is_shut(node.now()) {
-        say_that_it_is_shut(args);
+        warn_no_valid_key(args);
     }
     match &demo {
         Some(demo) => {
@@ -258,8 +251,8 @@ async fn serve(
         node: node.clone(),
         edges,
     };
-    serving.until_stopped(&mut hands).await;
-    say_that_it_stops();
+    serving.until_stopped(&mut signals).await;
+    report_shutdown();
     listening.close(REQUESTS_END_WITHIN).await;
     sources.stop().await;
     archivist.stop().await;
@@ -267,14 +260,14 @@ async fn serve(
     Ok(())
 }
 
-/// A node that cannot go on is of no use, and a new process begins with what is durable: this one ends at once.
+/// After a failure of the node only a restart helps, from what is durable: exits at once.
 async fn exit_on_failure(node: Node) {
     let fatal = node.failed().await;
-    tracing::error!(part = fatal.part, "the process ends: start it again");
+    tracing::error!(part = fatal.part, "node failed; exiting, restart required");
     std::process::exit(CODE_FAILED);
 }
 
-/// The store, and the targets of the book. Whatever is wrong with the book is said before anything is written.
+/// Opens the store and the targets. Problems of the book are reported before anything is written.
 fn open_data(
     args: &ServeArgs,
     opened: &LoadedBook,
@@ -292,28 +285,27 @@ fn open_data(
     Ok((store, targets))
 }
 
-/// Who runs workers. The folder is ours by now, and nothing has started: what an earlier run left behind is ended.
+/// Ends workers that an earlier run left behind: the folder is locked and nothing has started yet.
 fn supervisor(data: &Path) -> anyhow::Result<Supervisor> {
     let folder = data.join(WORKERS);
     let (supervisor, survived) = Supervisor::recording(&folder)
-        .with_context(|| format!("could not see to the workers of an earlier run in {}", folder.display()))?;
+        .with_context(|| format!("could not end the workers of an earlier run in {}", folder.display()))?;
     if survived > 0 {
         let ended = format!(
-            "{} of an earlier run had outlived it, and {} ended",
+            "{} of an earlier run {} still running and had to be ended",
             counted(survived as u64, "worker"),
             if survived == 1 { "was" } else { "were" }
         );
-        logging::say(style::dim(ended), || tracing::warn!(survived, "workers of an earlier run were ended"));
+        logging::say(style::dim(ended), || tracing::warn!(survived, "ended workers of an earlier run"));
     }
     Ok(supervisor)
 }
 
-fn say_that_it_stops() {
-    let stopping = "stopping: no more events are taken, calls may end";
+fn report_shutdown() {
+    let stopping = "shutting down: no new events, finishing calls";
     logging::say(style::dim(stopping), || tracing::info!("{stopping}"));
 }
 
-/// Lets calls end for so long, and then tells of what is left to tell.
 async fn end(node: &Node, exporter: Option<SpanExporter>, drain: Duration) {
     let stopped = node.stop(drain).await;
     if let Some(exporter) = exporter {
@@ -321,19 +313,19 @@ async fn end(node: &Node, exporter: Option<SpanExporter>, drain: Duration) {
     }
     if stopped.interrupted > 0 {
         let count = stopped.interrupted;
-        let cut = style::dim(format!("{} cut short, no retry burnt", counted(count as u64, "call")));
-        logging::say(cut, || tracing::info!(count, "calls were cut short; they burn no retry"));
+        let cut = style::dim(format!("{} cut short, without using a retry", counted(count as u64, "call")));
+        logging::say(cut, || tracing::info!(count, "calls cut short, without using a retry"));
     }
 }
 
-/// Nobody can come in, and only a stopped server can be helped.
-fn say_that_it_is_shut(args: &ServeArgs) {
+/// Warns that no caller can authenticate; only a stopped server can be repaired.
+fn warn_no_valid_key(args: &ServeArgs) {
     let data = shell_word(&args.data.to_string_lossy());
     let said = format!(
-        "{}: whoever comes needs a key, and no key is good any more: stop the server, and make one with `redrive keys create NAME --role admin --data {data}`",
+        "{}: authentication is required but no valid API key exists: stop the server and create one with `redrive keys create NAME --role admin --data {data}`",
         style::warning("warning")
     );
-    logging::say(said, || tracing::warn!("whoever comes needs a key, and no key is good any more"));
+    logging::say(said, || tracing::warn!("authentication is required but no valid API key exists"));
 }
 
 fn greet(
@@ -347,12 +339,12 @@ fn greet(
     let address = format!("{}{at}", scheme.prefix());
     let services = book.sections().services.len();
     let rules = args.rules.as_ref().map_or_else(
-        || "the built-in book, which logs every event (write your own with `redrive init`)".to_owned(),
+        || "built in, prints every event (write your own with `redrive init`)".to_owned(),
         |path| format!("{} ({})", path.display(), counted(services as u64, "service")),
     );
     let remarks = args.rules.as_ref().map_or_else(String::new, |path| remarks(path, &opened.text));
     let hooks = hook_lines(book, &address);
-    // A type that somebody wants, so that the first try shows something.
+    // A subscribed type, so that the first try shows something.
     let wanted = book.sections().rows().map(|(_, _, row)| row.pattern.value.as_str()).next();
     let event_type =
         wanted.filter(|pattern| *pattern != "*").unwrap_or("greeting.sent").replace('*', "tried");
@@ -360,16 +352,16 @@ fn greet(
     let command = format!("curl{key} -d '{{\"hello\":\"world\"}}' {address}/v1/events/{event_type}");
     let (is_asked, is_near) = (access.is_on(), at.ip().is_loopback());
     let open_to = match (is_asked, is_near) {
-        (true, _) => style::dim("whoever comes needs a key; stop with Ctrl-C"),
-        (false, true) => style::dim("open to everyone on this machine; stop with Ctrl-C"),
+        (true, _) => style::dim("authentication required; stop with Ctrl-C"),
+        (false, true) => style::dim("open to all programs on this machine; stop with Ctrl-C"),
         (false, false) => style::dim("stop with Ctrl-C"),
     };
     if !is_asked && !is_near {
         let warning = style::warning("insecure");
         let said = format!(
-            "{warning}: whoever can reach {address} may do everything; make a key with `redrive keys create`"
+            "{warning}: {address} is public without authentication; create a key with `redrive keys create`"
         );
-        logging::say(said, || tracing::warn!(address, "whoever can reach it may do everything"));
+        logging::say(said, || tracing::warn!(address, "public address without authentication"));
     }
     terminal::print(&format!(
         "{} on {}\n  page    {}\n  rules   {rules}\n{remarks}  data    {}\n{hooks}  {}\n\nTry: {command}\n",
@@ -381,7 +373,7 @@ fn greet(
     ))
 }
 
-/// Where a browser finds the page; no browser goes to the address that stands for all of a machine's.
+/// The page's URL; browsers do not open the unspecified address.
 fn page_address(address: &str, at: SocketAddr) -> String {
     let named = if at.ip().is_unspecified() {
         address.replace(&at.ip().to_string(), "localhost")
@@ -391,7 +383,6 @@ fn page_address(address: &str, at: SocketAddr) -> String {
     format!("{}/", named.replace("[localhost]", "localhost"))
 }
 
-/// A line for a book that can be served and will hurt later; none for one that will not.
 fn remarks(path: &Path, text: &str) -> String {
     let problems = lint::check(text.as_bytes(), connectors::table()).problems;
     let warnings = problems.iter().filter(|problem| problem.severity == ProblemSeverity::Warning).count();
@@ -402,7 +393,6 @@ fn remarks(path: &Path, text: &str) -> String {
     format!("          {}: run {check}\n", style::warning(counted(warnings as u64, "warning")))
 }
 
-/// A line for each webhook source: where its calls go.
 fn hook_lines(book: &RuleBook, address: &str) -> String {
     let sources = &book.sections().sources;
     let hooks = sources.iter().filter(|(name, source)| WebhookSource::new(name, &source.value).is_some());
@@ -416,7 +406,6 @@ fn hook_lines(book: &RuleBook, address: &str) -> String {
     lines.concat()
 }
 
-/// What may come from outside while it serves.
 struct ProcessSignals {
     terminate: Signal,
     interrupt: Signal,
@@ -426,8 +415,8 @@ struct ProcessSignals {
 impl ProcessSignals {
     fn new() -> anyhow::Result<Self> {
         let on = |kind| signal(kind).context("could not listen for signals");
-        // A file that may not grow further is an error like a full disk, once the signal that comes with it does not
-        // end the process. What listens for a signal once does so for good.
+        // With the signal handled, a file-size limit is an error like a full disk. Listening once installs
+        // the handler for good.
         drop(on(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
         Ok(Self {
             terminate: on(SignalKind::terminate())?,
@@ -440,23 +429,21 @@ impl ProcessSignals {
 struct RunningServer {
     path: Option<PathBuf>,
     stamp: FileStamp,
-    /// Whether it was said that a new book has to wait.
+    /// Whether a deferred book was reported.
     putting_off: bool,
-    /// Who we are, if callers are shown a certificate.
     certificate: Option<CertificateFiles>,
     targets: Targets,
     node: Node,
     edges: ServerParts,
 }
 
-/// What stands between the node and the world, and goes by the rule book too.
+/// Parts of the server beside the node that follow the rule book.
 struct ServerParts {
     secrets: Secrets,
     hooks: Webhooks,
     access: AccessControl,
     archivist: Archivist,
     sources: Sources,
-    /// What became of spans, if traces are told of.
     spans: Option<Arc<SpanCounts>>,
 }
 
@@ -479,11 +466,11 @@ impl ServerParts {
         secrets.listen(alarms::of_secrets(node));
         secrets.warm(book);
         alarms::ask_again(secrets.clone(), access.clone());
-        // Before anybody can send anything: an archive that is new begins here.
+        // Before any event arrives: a new archive begins here.
         let archivist = Archivist::start(node, connectors::drivers()).await;
         let hooks = Webhooks::new(book, secrets.clone(), limiter);
         follow_book(node, &secrets, &hooks, &access, &archivist);
-        // After the secrets, which it connects with.
+        // After the secrets, which sources connect with.
         let sources = Sources::start(node, connectors::drivers(), &secrets)?;
         Ok(Self { secrets, hooks, access, archivist, sources, spans: None })
     }
@@ -516,7 +503,6 @@ impl ServerParts {
     }
 }
 
-/// Has every part follow the active rule book.
 fn follow_book(
     node: &Node,
     secrets: &Secrets,
@@ -525,7 +511,7 @@ fn follow_book(
     archivist: &Archivist,
 ) {
     let secrets = secrets.clone();
-    // The new targets ask for the new book's secrets from their first call on.
+    // New targets use the new book's secrets from their first call on.
     node.follow_book("secrets", BookSwitchAt::BeforeNode, move |book| {
         let (secrets, book) = (secrets.clone(), Arc::clone(book));
         Ok(Box::new(move || {
@@ -533,7 +519,7 @@ fn follow_book(
             secrets.warm(&book);
         }))
     });
-    // What comes in by a new source is routed by the book that has it.
+    // Events of a new source are routed by the book that has it.
     let (access, hooks, archivist) = (access.clone(), hooks.clone(), archivist.clone());
     node.follow_book("access", BookSwitchAt::AfterNode, move |book| access.prepare(book));
     node.follow_book("webhooks", BookSwitchAt::AfterNode, move |book| Ok(hooks.prepare(book)));
@@ -544,14 +530,14 @@ fn follow_book(
 }
 
 impl RunningServer {
-    async fn until_stopped(&mut self, hands: &mut ProcessSignals) {
+    async fn until_stopped(&mut self, signals: &mut ProcessSignals) {
         let mut watch = tokio::time::interval(WATCH_EVERY);
         loop {
             let is_due = tokio::select! {
                 biased;
-                _ = hands.terminate.recv() => return,
-                _ = hands.interrupt.recv() => return,
-                _ = hands.hang_up.recv() => {
+                _ = signals.terminate.recv() => return,
+                _ = signals.interrupt.recv() => return,
+                _ = signals.hang_up.recv() => {
                     self.certificate.iter_mut().for_each(|watched| watched.reload(&self.node));
                     true
                 }
@@ -563,18 +549,18 @@ impl RunningServer {
                 }
             };
             if is_due {
-                // A new book waits for the store, which may take no writes; one who says stop does not.
+                // A new book waits for the store, which may be unable to write; shutdown does not.
                 tokio::select! {
                     biased;
-                    _ = hands.terminate.recv() => return,
-                    _ = hands.interrupt.recv() => return,
+                    _ = signals.terminate.recv() => return,
+                    _ = signals.interrupt.recv() => return,
                     () = self.reload() => {}
                 }
             }
         }
     }
 
-    /// Reads the book again; one that is wrong is refused, and the old one stays.
+    /// Reads the book again; an invalid one is refused and the old one stays.
     async fn reload(&mut self) {
         let Some(path) = self.path.clone() else { return };
         self.stamp = stamp(&path);
@@ -585,7 +571,7 @@ impl RunningServer {
         });
         match opened {
             Ok((opened, targets)) => {
-                // Where it is the same, nothing has changed but, perhaps, a secret.
+                // The same book may have a changed secret.
                 let is_new = opened.book.hash() != self.node.book().hash();
                 let changed = self.node.change_book(opened.book, opened.text, targets.clone()).await;
                 if changed.is_ok() {
@@ -594,9 +580,9 @@ impl RunningServer {
                 }
                 match changed {
                     Ok(()) if is_new => {
-                        let read = style::good("rule book read:");
+                        let read = style::good("rule book reloaded:");
                         // The node has logged it.
-                        logging::say(format_args!("{read} {} holds from now on", path.display()), || {});
+                        logging::say(format_args!("{read} {}", path.display()), || {});
                     }
                     Ok(()) => {}
                     Err(ChangeError::NotWritten(error)) => self.put_off(&error),
@@ -608,28 +594,23 @@ impl RunningServer {
     }
 
     fn refuse(&self, error: &anyhow::Error) {
-        let refused = style::error("rule book refused");
-        logging::say(format_args!("{refused}: {error:#}: the old rule book stays"), || {});
+        let refused = style::error("rule book rejected");
+        logging::say(format_args!("{refused}: {error:#}; the old one stays active"), || {});
         self.node.book_refused(error.to_string());
     }
 
-    /// The store takes no book at the moment: the old one stays until it does, which is said once.
+    /// The store cannot write: the old book stays until it can, which is reported once.
     fn put_off(&mut self, error: &SubmitError) {
-        // Whatever the file looks like by then, the next look reads it again.
         self.stamp = None;
         if std::mem::replace(&mut self.putting_off, true) {
             return;
         }
-        self.node.book_refused(format!("the old one stays until the new one can be written down: {error}"));
-        let put_off = style::error("rule book put off");
-        logging::say(
-            format_args!("{put_off}: {error}: the old rule book stays until it can be changed"),
-            || {},
-        );
+        self.node.book_refused(format!("the old one stays active until the store can be written: {error}"));
+        let put_off = style::error("rule book reload deferred");
+        logging::say(format_args!("{put_off}: {error}; the old one stays active until then"), || {});
     }
 }
 
-/// Listens on an address of this machine.
 pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, CommandRefusal> {
     TcpListener::bind(address).await.map_err(|error| not_listening(address, &error))
 }
@@ -639,7 +620,7 @@ fn not_listening(address: SocketAddr, error: &io::Error) -> CommandRefusal {
         ErrorKind::AddrInUse => {
             let other = SocketAddr::new(address.ip(), address.port().wrapping_add(1).max(1));
             format!(
-                "somebody listens there already, perhaps another redrive\n  stop that one, or take another port, such as --listen {other}"
+                "the address is in use, perhaps by another redrive\n  stop it, or choose another port, such as --listen {other}"
             )
         }
         _ => terminal::io_words(error),

@@ -20,44 +20,41 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::cli::Format;
 
-/// The width of a page where no terminal tells another.
+/// Without a terminal.
 const COLUMNS_DEFAULT: usize = 80;
 
-/// How many characters fit in a line.
 pub(crate) fn columns() -> usize {
     terminal_columns().unwrap_or(COLUMNS_DEFAULT)
 }
 
-/// How many characters fit in a line of the terminal, if there is one.
 pub(crate) fn terminal_columns() -> Option<usize> {
     let terminal = terminal_size::terminal_size_of(io::stdout());
     terminal.map(|(width, _)| usize::from(width.0))
 }
 
-/// A text of somebody else's in one line: a terminal obeys more than it should.
+/// An untrusted text in one line, without terminal control characters.
 pub(crate) fn plain(text: &str) -> String {
     text.replace(is_obeyed, " ")
 }
 
-/// Whether a terminal does something at this character instead of showing it: beside control characters,
-/// those that end lines or turn the direction of what follows, so that it reads as something else.
+/// Whether a terminal acts on the character instead of showing it: control characters, line ends and
+/// direction changes, which could disguise text.
 fn is_obeyed(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Why the system did not do something, in its words and without its number.
+/// The system's message without its number.
 pub(crate) fn io_words(error: &io::Error) -> String {
     let words = error.to_string();
     match (words.rfind(" (os error "), error.kind()) {
-        (_, io::ErrorKind::PermissionDenied) => "this user may not".to_owned(),
-        (_, io::ErrorKind::ReadOnlyFilesystem) => "it is on a disk that can only be read".to_owned(),
+        (_, io::ErrorKind::PermissionDenied) => "permission denied".to_owned(),
+        (_, io::ErrorKind::ReadOnlyFilesystem) => "read-only file system".to_owned(),
         (Some(number), _) => words[..number].to_owned(),
         (None, _) => words,
     }
 }
 
-/// The beginning of a text, as much as fits.
 pub(crate) fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
@@ -72,7 +69,7 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     text.chars().take_while(fits).chain(['…']).collect()
 }
 
-/// A number of bytes as people read it, in units of 1024.
+/// In units of 1024.
 pub(crate) fn size(bytes: u64) -> String {
     let mut size = bytes as f64;
     for unit in ["B", "KiB", "MiB", "GiB"] {
@@ -85,7 +82,7 @@ pub(crate) fn size(bytes: u64) -> String {
     format!("{size:.1} TiB")
 }
 
-/// Commands to go on with, and what each is good for; nothing if there are none.
+/// Next commands with their purpose; empty if there are none.
 pub(crate) fn next_steps(steps: &[(String, &str)]) -> String {
     let mut out = String::new();
     for (index, (command, good_for)) in steps.iter().enumerate() {
@@ -95,7 +92,7 @@ pub(crate) fn next_steps(steps: &[(String, &str)]) -> String {
     out
 }
 
-/// A word of a command line, quoted if a shell would see more than one or anything else in it.
+/// Quoted if a shell would interpret it.
 pub(crate) fn shell_word(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,@+".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) && !text.starts_with('-') {
@@ -104,7 +101,7 @@ pub(crate) fn shell_word(text: &str) -> String {
     format!("'{}'", plain(text).replace('\'', "'\\''"))
 }
 
-/// Breaks a paragraph into lines of at most so many columns; colour has none.
+/// Breaks a paragraph into lines of at most `width` columns, colour codes not counted.
 pub(crate) fn wrap(text: &str, width: usize) -> String {
     let mut lines: Vec<String> = Vec::new();
     let mut taken = 0;
@@ -125,7 +122,7 @@ pub(crate) fn wrap(text: &str, width: usize) -> String {
     lines.join("\n")
 }
 
-/// A paragraph behind a mark, its further lines below its first; where no terminal says how wide it is, one line.
+/// A paragraph behind a mark, further lines indented; one line without a terminal.
 pub(crate) fn hanging(mark: &str, text: &str, columns: Option<usize>) -> String {
     let indent = strip_str(mark).to_string().width();
     let Some(columns) = columns else { return format!("{mark}{text}\n") };
@@ -133,12 +130,11 @@ pub(crate) fn hanging(mark: &str, text: &str, columns: Option<usize>) -> String 
     format!("{mark}{}\n", lines.replace('\n', &format!("\n{}", " ".repeat(indent))))
 }
 
-/// The service, or service/channel, as somebody else has named them.
+/// An untrusted `service` or `service/channel`.
 pub(crate) fn queue_name(service: &str, channel: Option<&str>) -> String {
     plain(&channel.map_or_else(|| service.to_owned(), |channel| format!("{service}/{channel}")))
 }
 
-/// The service, or service/channel.
 pub(crate) fn name_of(rule: &Resolved<'_>) -> String {
     match rule.channel {
         Some(channel) => format!("{}/{}", rule.service.name, channel.name),
@@ -146,18 +142,16 @@ pub(crate) fn name_of(rule: &Resolved<'_>) -> String {
     }
 }
 
-/// Prints a text that may be long; a reader that goes away is an error of its own kind.
+/// A closed pipe is reported as its own kind of error.
 pub fn print(text: &str) -> anyhow::Result<()> {
     let mut out = anstream::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("could not write the output")
 }
 
-/// Prints JSON for programs.
 pub(crate) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     print(&json_text(value)?)
 }
 
-/// Prints JSON for programs, or a page for people.
 pub(crate) fn print_as(
     format: Format,
     value: &impl Serialize,
@@ -169,20 +163,18 @@ pub(crate) fn print_as(
     }
 }
 
-/// Prints bytes as they are.
 pub(crate) fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(bytes).and_then(|()| out.flush()).context("could not write the output")
 }
 
-/// The same, as text.
 pub(crate) fn json_text(value: &impl Serialize) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(value)? + "\n")
 }
 
 const WIDTH: usize = 96;
 
-/// Prints the remarks on standard error, so that the output itself can go into a file.
+/// On standard error, so that the output can go into a file.
 pub(crate) fn print_remarks(heading: &str, remarks: &[Remark]) {
     if !remarks.is_empty() {
         anstream::eprintln!("{}", render(heading, remarks));
@@ -227,7 +219,7 @@ mod tests {
         let cases = [
             ("a number",      Error::from_raw_os_error(2),              "No such file or directory"),
             ("no number",     Error::from(ErrorKind::UnexpectedEof),    "unexpected end of file"),
-            ("no permission", Error::from_raw_os_error(13),             "this user may not"),
+            ("no permission", Error::from_raw_os_error(13),             "permission denied"),
         ];
         for (name, error, expected) in cases {
             assert_eq!(io_words(&error), expected, "{name}");
@@ -263,7 +255,7 @@ mod tests {
             assert_eq!(wrap(text, width), expected, "{name}");
         }
         assert_eq!(hanging("✗ ", "a bc def", Some(6)), "✗ a bc\n  def\n");
-        assert_eq!(hanging("✗ ", "a bc def", None), "✗ a bc def\n", "nobody says how wide it is");
+        assert_eq!(hanging("✗ ", "a bc def", None), "✗ a bc def\n", "no width is known");
     }
 
     #[test]

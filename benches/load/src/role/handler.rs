@@ -1,4 +1,4 @@
-//! The bare handler: the API's own stack, which reads an event and says that it is accepted; nothing more.
+//! Baseline handler: the API's stack reads an event and responds "accepted"; nothing more.
 
 use std::process::ExitCode;
 
@@ -21,7 +21,6 @@ async fn accept(headers: HeaderMap, body: Body) -> Response {
     }
 }
 
-/// The fields of the API's answer.
 #[derive(Serialize)]
 struct Accepted<'a> {
     id: &'a str,
@@ -30,7 +29,6 @@ struct Accepted<'a> {
     deliveries: u64,
 }
 
-/// What the API would answer.
 pub(super) fn accepted(headers: &HeaderMap) -> Response {
     let id = headers.get("ce-id").and_then(|id| id.to_str().ok()).unwrap_or_default();
     let accepted = Accepted { id, receipt: id, duplicate: false, deliveries: 1 };

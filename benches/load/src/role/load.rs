@@ -1,9 +1,9 @@
-//! The load: sends events over connections that are kept, as fast as they are answered or at a fixed rate.
+//! Load generator: sends events over kept-alive connections, in a closed loop or at a fixed rate.
 //!
-//! At a fixed rate an event's time runs from when it should have been sent, whether a connection was free
-//! or not; so a server that stops for a second has made a second's worth of events late, not one.
+//! At a fixed rate, latency counts from the due time, whether a connection was free or not (no coordinated
+//! omission).
 //!
-//! Invariant: the numbers of the events form one range, and every one of them was answered.
+//! Invariant: the numbers of the events form one range, and every one was answered.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -25,39 +25,33 @@ use super::message::{Message, PAYLOAD_BYTES};
 use super::sink::now_ns;
 use crate::latency::{Latencies, Latency};
 
-/// A server that answers nothing for so long will not do so any more.
+/// A server without a response for this long has failed.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// How long to wait before an event is sent again.
 const INSIST_AFTER: Duration = Duration::from_millis(5);
-/// The largest answer.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// The headers of an answer that are looked at.
 const ANSWER_HEADERS_MAX: usize = 32;
-/// The most events that may be due and unsent.
+/// Most events due and unsent.
 const BEHIND_MAX: usize = 1 << 24;
 
-/// What to send.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct LoadPlan {
     pub to: SocketAddr,
     pub connections: u32,
-    /// The number of the first event.
     pub first: u64,
     pub until: Until,
     pub pace: Pace,
-    /// Among so many types events take turns.
+    /// Number of types, taken in turn.
     pub types: u64,
     pub sessions: Sessions,
     pub door: Door,
     pub on_failure: OnFailure,
 }
 
-/// Where events come in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Door {
     /// `POST /v1/events`.
     Events,
-    /// A webhook of the scheme `github`, signed with that secret; the type is the event that it names.
+    /// A signed webhook of the scheme `github`; the type is the event that it names.
     Hook { source: String, secret: String },
 }
 
@@ -69,48 +63,42 @@ pub(crate) enum Until {
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Pace {
-    /// Each connection sends when its last event was answered.
+    /// Each connection sends after its last response.
     Closed,
-    /// So many a second, whatever happens.
+    /// A fixed rate.
     PerSecond(f64),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Sessions {
     None,
-    /// So many, in turn.
     Count(u64),
-    /// Each event has its own.
+    /// A session per event.
     Distinct,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum OnFailure {
-    /// A lost connection ends the run; an event that is refused is counted and left.
+    /// A lost connection ends the run; a refused event is counted.
     GiveUp,
-    /// The event is sent again, under the same id, until it is accepted.
+    /// Retries with the same id until accepted.
     Insist,
 }
 
-/// What came of it.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct LoadResult {
     pub started_at_ns: u64,
     pub ended_at_ns: u64,
-    /// Events that the server says it has.
     pub accepted: u64,
-    /// Events that it would not take.
     pub refused: u64,
-    /// Times that an event was sent again.
     pub resent: u64,
-    /// From when it should have been sent until it was answered.
+    /// From the due time to the response.
     pub latency: Latency,
-    /// The first number that was not used.
+    /// First unused number.
     pub next: u64,
 }
 
 impl LoadResult {
-    /// Events accepted in a second.
     pub(crate) fn rate(&self) -> f64 {
         self.accepted as f64 / (self.ended_at_ns.saturating_sub(self.started_at_ns).max(1) as f64 / 1e9)
     }
@@ -118,23 +106,20 @@ impl LoadResult {
 
 pub(super) fn run(plan: LoadPlan) -> anyhow::Result<ExitCode> {
     let result = super::half_the_cores()?.block_on(send_all(plan))?;
-    let json = serde_json::to_string(&result).context("what came of it is no JSON")?;
+    let json = serde_json::to_string(&result).context("the result is not JSON")?;
     print(&format!("{json}\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the connections share.
 struct Shared {
     plan: LoadPlan,
     started: Instant,
     started_at_ns: u64,
     next: AtomicU64,
     answered: AtomicU64,
-    /// Events whose time has come.
     due: Semaphore,
 }
 
-/// What one connection came to.
 #[derive(Default)]
 struct Part {
     latencies: Latencies,
@@ -186,12 +171,12 @@ async fn send_all(plan: LoadPlan) -> anyhow::Result<LoadResult> {
         accepted: whole.accepted,
         refused: whole.refused,
         resent: whole.resent,
-        latency: whole.latencies.told(),
+        latency: whole.latencies.quantiles(),
         next: shared.plan.first + whole.accepted + whole.refused,
     })
 }
 
-/// Makes events due, on a thread of its own since the runtime's timers know milliseconds only.
+/// Makes events due, on its own thread since the runtime's timers are in milliseconds.
 fn keep_time(shared: &Shared, rate: f64) {
     let mut made_due = 0_u64;
     loop {
@@ -204,7 +189,7 @@ fn keep_time(shared: &Shared, rate: f64) {
         shared.due.add_permits(more);
         made_due += more as u64;
         if shared.is_over(shared.plan.first + made_due, now) {
-            // Whoever still waits looks for himself that it is over.
+            // Waiting lanes see that it is over.
             shared.due.close();
             return;
         }
@@ -233,7 +218,6 @@ impl Shared {
         }
     }
 
-    /// The next event and when it should be sent, or none if all were.
     async fn take(&self) -> Option<(u64, Duration)> {
         match self.plan.pace {
             Pace::Closed => {
@@ -243,7 +227,7 @@ impl Shared {
             }
             Pace::PerSecond(rate) => {
                 let at = |number| Duration::from_secs_f64((number - self.plan.first) as f64 / rate);
-                // Closed means over, and then what is left is sent without waiting.
+                // Closed means over: the rest is sent without waiting.
                 if let Ok(permit) = self.due.acquire().await {
                     permit.forget();
                 }
@@ -253,14 +237,13 @@ impl Shared {
         }
     }
 
-    /// The next number, unless it is beyond the end; numbers beyond it are never used up.
+    /// The next number, unless beyond the end; numbers beyond it are never used.
     fn claim(&self, is_wanted: impl Fn(u64) -> bool) -> Option<u64> {
         let next = |number| is_wanted(number).then_some(number + 1);
         self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()
     }
 }
 
-/// One connection.
 struct Lane {
     shared: Arc<Shared>,
     number: u32,
@@ -343,7 +326,6 @@ impl Lane {
         }
     }
 
-    /// The status of the answer.
     async fn exchange(&mut self, request: &[u8], answer: &mut Vec<u8>) -> io::Result<u16> {
         self.stream.write_all(request).await?;
         answer.clear();
@@ -357,7 +339,7 @@ impl Lane {
         }
     }
 
-    /// Tries until it can; the watch ends what never does.
+    /// Retries until connected; the watchdog ends endless retries.
     async fn reconnect(&mut self) {
         loop {
             tokio::time::sleep(INSIST_AFTER).await;
@@ -375,7 +357,6 @@ async fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// The status, once all of the answer is there.
 fn whole_answer(bytes: &[u8]) -> io::Result<Option<u16>> {
     let nonsense = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
     if bytes.len() > ANSWER_BYTES_MAX {

@@ -1,20 +1,17 @@
-//! What an event of the bench says about itself, at fixed places of a payload of one kibibyte of JSON.
+//! The data of a benchmark event, at fixed places of one kibibyte of JSON.
 
 use std::io::Write;
 
-/// The size of every payload.
 pub(crate) const PAYLOAD_BYTES: usize = 1_024;
 
-/// One event, as its sender knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
-    /// When it should have been sent, in nanoseconds since 1970.
+    /// When it was due, in nanoseconds since 1970.
     pub sent_at_ns: u64,
-    /// Which of all events it is; none has the same.
+    /// Unique.
     pub number: u64,
-    /// The connection that sent it: in one lane and session, numbers grow.
+    /// The connection: within a lane and session, numbers grow.
     pub lane: u32,
-    /// The session that it stands in.
     pub session: Option<u64>,
 }
 
@@ -32,7 +29,6 @@ struct Field {
 }
 
 impl Message {
-    /// Appends the payload.
     pub(crate) fn write(&self, bytes: &mut Vec<u8>) {
         let Self { sent_at_ns, number, lane, session } = *self;
         let written = match session {
@@ -51,7 +47,7 @@ impl Message {
         bytes.extend_from_slice(b"\"}");
     }
 
-    /// What a payload says; none if it is not one of ours.
+    /// `None` if it is not one of ours.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         if bytes.len() != PAYLOAD_BYTES {
             return None;

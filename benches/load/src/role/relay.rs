@@ -1,5 +1,5 @@
-//! The bare relay: accepts an event on the API's stack, forwards it with the client of the `http` target,
-//! and answers; it stores nothing and decides nothing.
+//! Baseline relay: accepts an event on the API's stack, forwards it with the client of the `http` target, and
+//! responds; no store, no decisions.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -34,7 +34,6 @@ pub(super) fn run(to: SocketAddr) -> anyhow::Result<ExitCode> {
     super::serve_routes(Router::new().route("/v1/events", post(forward)).with_state(Arc::new(relay)))
 }
 
-/// All that a call needs and that stays the same.
 struct Relay {
     book: Arc<RuleBook>,
     rule: Arc<Rule>,
@@ -110,7 +109,6 @@ async fn forward(State(relay): State<Arc<Relay>>, headers: HeaderMap, body: Body
     super::handler::accepted(&headers)
 }
 
-/// The headers of a request as the core reads them.
 struct Headers<'a>(&'a HeaderMap);
 
 impl HeaderList for Headers<'_> {

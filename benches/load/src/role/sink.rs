@@ -1,8 +1,7 @@
-//! The sink of the bench: takes events as quickly as it can, or slowly, or never, and says what it saw.
+//! The sink of the benchmark: accepts events fast, slowly or never, and counts them.
 //!
-//! `/take/NAME` answers at once, `/slow/NAME` after a second and `/hang/NAME` never; `/break/NAME` refuses
-//! for good until somebody posts to `/mend`, and then takes. `/seen` tells what came, and `/mark` makes the
-//! next event the first.
+//! `/take/NAME` responds at once, `/slow/NAME` after a second and `/hang/NAME` never; `/break/NAME` refuses
+//! until a post to `/fix`. `/seen` returns the counts, and `/mark` makes the next event the first.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -23,7 +22,6 @@ use tokio::net::TcpListener;
 use super::tally::Tally;
 pub(crate) use super::tally::{Counts, Seen};
 
-/// How long a slow answer takes.
 const SLOW: Duration = Duration::from_secs(1);
 
 pub(super) fn run() -> anyhow::Result<ExitCode> {
@@ -32,9 +30,9 @@ pub(super) fn run() -> anyhow::Result<ExitCode> {
         super::say_where(listener.local_addr().context("could not listen")?)?;
         let tally = Shared::default();
         loop {
-            // A connection that was lost before it was accepted is its sender's to mourn.
+            // A connection lost before it was accepted is the sender's problem.
             let Ok((stream, _)) = listener.accept().await else { continue };
-            // Answers are small and somebody waits for each.
+            // Responses are small and latency counts.
             let _ = stream.set_nodelay(true);
             let tally = tally.clone();
             tokio::spawn(async move {
@@ -48,7 +46,7 @@ pub(super) fn run() -> anyhow::Result<ExitCode> {
 #[derive(Clone, Default)]
 struct Shared {
     tally: Arc<Mutex<Tally>>,
-    mended: Arc<AtomicBool>,
+    fixed: Arc<AtomicBool>,
 }
 
 impl Shared {
@@ -56,16 +54,16 @@ impl Shared {
         self.tally.lock().expect("nothing panics while it holds the tally")
     }
 
-    fn mend(&self) {
-        self.mended.store(true, Ordering::SeqCst);
+    fn fix(&self) {
+        self.fixed.store(true, Ordering::SeqCst);
     }
 
-    fn is_mended(&self) -> bool {
-        self.mended.load(Ordering::SeqCst)
+    fn is_fixed(&self) -> bool {
+        self.fixed.load(Ordering::SeqCst)
     }
 }
 
-/// A call that has no answer yet; it ends when it is answered or its caller goes away.
+/// A call without a response; ends when answered or when the caller disconnects.
 struct OpenCall<'a>(&'a Shared);
 
 impl<'a> OpenCall<'a> {
@@ -89,7 +87,7 @@ async fn answer(tally: &Shared, request: Request<Incoming>) -> Result<Response<F
     let (manner, name) = head.uri.path()[1..].split_once('/').unwrap_or((&head.uri.path()[1..], ""));
     let ok = |body: Vec<u8>| Ok(response(StatusCode::OK, body.into()));
     match manner {
-        "break" if !tally.is_mended() => {
+        "break" if !tally.is_fixed() => {
             let why = Bytes::from_static(b"the last deploy does not know the field `total`");
             return Ok(response(StatusCode::UNPROCESSABLE_ENTITY, why));
         }
@@ -102,8 +100,8 @@ async fn answer(tally: &Shared, request: Request<Incoming>) -> Result<Response<F
             let seen = tally.lock().seen();
             return ok(serde_json::to_vec(&seen).expect("texts and numbers are always JSON"));
         }
-        "mend" => {
-            tally.mend();
+        "fix" => {
+            tally.fix();
             return ok(Vec::new());
         }
         "mark" => {
@@ -128,7 +126,7 @@ fn response(status: StatusCode, body: Bytes) -> Response<Full<Bytes>> {
     response
 }
 
-/// The time that all processes of the bench share.
+/// Wall clock, shared by all processes of the benchmark.
 pub(crate) fn now_ns() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)

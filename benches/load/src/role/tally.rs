@@ -1,9 +1,8 @@
-//! What a sink has seen: how many, how late, whether twice, and whether in order.
+//! What a sink received: how many, how late, duplicates, and order.
 //!
-//! Order is held against two witnesses: the sender, who sends the next event of a connection only when the
-//! last was accepted, so that what it sends in one session must arrive in that order; and the server's own
-//! `redrive-sequence`, which must grow in each session. An event that comes again after a crash is a
-//! repetition and not out of order.
+//! Order is checked by two criteria: senders send the next event of a connection only after the last was
+//! accepted, so that a session must arrive in that order; and the server's `redrive-sequence` must grow in
+//! each session. A repetition after a crash is not out of order.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,57 +10,52 @@ use super::message::Message;
 use crate::latency::{Latencies, Latency};
 use serde::{Deserialize, Serialize};
 
-/// Numbers beyond this are none of ours; the marks of those below take at most 128 MiB.
+/// Larger numbers are not ours; the marks take at most 128 MiB.
 const NUMBERS_MAX: u64 = 1 << 30;
 
-/// Counts events as they come.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     seen: Vec<u64>,
-    /// The highest number of each session and lane.
+    /// Highest number by session and lane.
     sent: HashMap<(u64, u32), u64>,
-    /// The highest place of each session in the server's order.
+    /// Highest sequence by session.
     stored: HashMap<u64, u64>,
     names: BTreeMap<String, Latencies>,
     counts: Counts,
     calls: Calls,
 }
 
-/// What a sink tells of all it got.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Counts {
-    /// Different events.
     pub distinct: u64,
-    /// Events that had come before.
     pub repeated: u64,
-    /// Events that came after a later one of their session.
+    /// Events after a later one of their session.
     pub out_of_order: u64,
-    /// Requests that were no events of ours.
+    /// Requests that were not events of ours.
     pub strange: u64,
-    /// When the last event came, in nanoseconds since 1970.
+    /// In nanoseconds since 1970.
     pub last_at_ns: u64,
-    /// When the first event after the last mark came.
+    /// First event after the last mark.
     pub first_since_mark_ns: Option<u64>,
 }
 
-/// Calls that are waiting for an answer.
+/// Calls without a response yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Calls {
     pub open: u64,
     pub open_peak: u64,
 }
 
-/// What a sink answers when it is asked.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Seen {
     pub counts: Counts,
     pub calls: Calls,
-    /// By the name at the end of the path.
+    /// By the last path segment.
     pub names: BTreeMap<String, Latency>,
 }
 
 impl Tally {
-    /// An event came, or something else did; the server may say which place it has in its order.
+    /// Records a request; `place` is the server's sequence, if given.
     pub(super) fn take(&mut self, name: &str, payload: &[u8], place: Option<u64>, now_ns: u64) {
         let Some(message) = Message::read(payload).filter(|message| message.number < NUMBERS_MAX) else {
             self.counts.strange += 1;
@@ -82,7 +76,6 @@ impl Tally {
         }
     }
 
-    /// From now on, the next event is the first.
     pub(super) fn mark(&mut self) {
         self.counts.first_since_mark_ns = None;
     }
@@ -97,11 +90,12 @@ impl Tally {
     }
 
     pub(super) fn seen(&self) -> Seen {
-        let names = self.names.iter().map(|(name, latencies)| (name.clone(), latencies.told())).collect();
+        let names =
+            self.names.iter().map(|(name, latencies)| (name.clone(), latencies.quantiles())).collect();
         Seen { counts: self.counts, calls: self.calls, names }
     }
 
-    /// False if it had been seen.
+    /// False for a duplicate.
     fn mark_seen(&mut self, number: u64) -> bool {
         let place = usize::try_from(number / 64).expect("it is below the bound");
         if place >= self.seen.len() {
@@ -130,10 +124,9 @@ impl Tally {
 mod tests {
     use super::*;
 
-    /// Number, lane, session and place.
+    /// Number, lane, session and sequence.
     type Arrival = (u64, u32, Option<u64>, Option<u64>);
 
-    /// How many are distinct, repeated and out of order.
     fn check(name: &str, events: &[Arrival], expected: (u64, u64, u64)) {
         let mut tally = Tally::default();
         for (number, lane, session, place) in events {

@@ -1,14 +1,13 @@
-//! `accept`: how fast events become durable, beside a handler that keeps nothing.
+//! `accept`: how fast events become durable, beside a handler that stores nothing.
 
 use crate::book::{Order, Service};
 use crate::report::{Budget, Quantity, Row, median};
 use crate::role::load::Until;
 use crate::stage::{Burst, Stage, Timed, closed, say};
 
-/// Of the highest rate: a server that is always full tells how long its queue is, not how long it takes.
+/// Of the peak rate: at saturation, latency measures the queue.
 const SHARE_OF_PEAK: f64 = 0.5;
 
-/// What the rounds came to.
 #[derive(Default)]
 struct Rounds {
     bare: Vec<f64>,

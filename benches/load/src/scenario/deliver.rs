@@ -1,4 +1,4 @@
-//! `deliver`: from the sender to the target and all the way through the store, beside a relay without one.
+//! `deliver`: from the sender through the store to the target, beside a relay without a store.
 
 use crate::book::{Order, Service};
 use crate::process::Listener;
@@ -7,10 +7,8 @@ use crate::role::load::{LoadPlan, LoadResult, Pace, Until};
 use crate::role::sink::Counts;
 use crate::stage::{Sink, Stage, Timed, closed, micros_each, queued_ms_each_second, say};
 
-/// The rate at which the way to the target is timed.
 const TIMED_PER_SECOND: f64 = 200.0;
 
-/// What the rounds came to.
 #[derive(Default)]
 struct Rounds {
     relay: Vec<f64>,
@@ -23,7 +21,6 @@ struct Rounds {
     repeated: u64,
 }
 
-/// One burst, until the sink had all of it.
 struct Through {
     per_second: f64,
     micros: f64,
@@ -78,13 +75,13 @@ fn through(stage: &Stage, listener: &Listener, sink: &Sink) -> anyhow::Result<Th
     })
 }
 
-/// From the first that was sent to the last that arrived.
+/// From the first sent to the last received.
 fn per_second(sent: &LoadResult, counts: &Counts) -> f64 {
     let took_ns = counts.last_at_ns.saturating_sub(sent.started_at_ns).max(1);
     counts.distinct as f64 / (took_ns as f64 / 1e9)
 }
 
-/// From when each should have been sent to when the sink had it.
+/// From the due time to the arrival at the sink.
 fn timed(stage: &Stage, listener: &Listener, sink: &Sink) -> anyhow::Result<Timed> {
     let before = listener.usage()?;
     let until = Until::Over(stage.plan.deliver_timed);

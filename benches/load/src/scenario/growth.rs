@@ -1,4 +1,4 @@
-//! `growth`: what the store holds must not slow down what comes in, and what is old must make room.
+//! `growth`: a full store must not slow down ingress, and retention must free space.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,6 @@ use crate::stage::{Stage, closed, say};
 
 /// In a shorter run, files are still growing to their usual size.
 const RETAINED_MIN: Duration = Duration::from_secs(30);
-/// How often the folder is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 pub(super) fn play(stage: &Stage) -> anyhow::Result<Vec<Row>> {
@@ -28,7 +27,6 @@ pub(super) fn play(stage: &Stage) -> anyhow::Result<Vec<Row>> {
     ])
 }
 
-/// What an empty store and one with many events take in, in turn.
 fn rates(stage: &Stage) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
     let service = Service::taking(0, Order::None);
     let services = std::slice::from_ref(&service);
@@ -53,7 +51,6 @@ fn rates(stage: &Stage) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
     Ok((empty, full))
 }
 
-/// The largest that the store was in the middle third of the time, and in the last.
 fn sizes(stage: &Stage) -> anyhow::Result<(u64, u64)> {
     let time = stage.plan.retained_for;
     say(format!(

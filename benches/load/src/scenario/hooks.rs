@@ -1,4 +1,4 @@
-//! `hooks`: how soon a webhook is answered, while every target hangs and the archive fails.
+//! `hooks`: response time of webhooks while every target hangs and the archive fails.
 
 use std::path::PathBuf;
 
@@ -8,21 +8,17 @@ use crate::report::{Budget, Quantity, Row, median};
 use crate::role::load::{Door, LoadPlan, Pace, Until};
 use crate::stage::{Stage, closed, say};
 
-/// Services, each with a type of its own.
 const SERVICES: u64 = 10;
-/// Webhooks over all of them.
 const PER_SECOND: f64 = 1_000.0;
-/// Senders give up after a second or, at best, after ten.
+/// Senders give up after one to ten seconds.
 const P99_MILLIS_MAX: f64 = 50.0;
 
-/// What a round came to.
 #[derive(Clone, Copy)]
 struct Round {
     latency: Latency,
     refused: u64,
 }
 
-/// What is wrong with the world.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Weather {
     Fair,
@@ -64,7 +60,7 @@ fn play_round(stage: &Stage, weather: Weather) -> anyhow::Result<Round> {
     let hook = Hook { source: "bench".to_owned(), secret: "what only the sender knows".to_owned() };
     let archive = match weather {
         Weather::Fair => stage.path("archive"),
-        // Nothing can be written below what is no folder.
+        // Nothing can be written below a file.
         Weather::Foul => PathBuf::from("/dev/null/archive"),
     };
     let sink = stage.sink()?;

@@ -1,4 +1,4 @@
-//! `kill`: the server is killed under full load and started again; its senders insist, as senders must.
+//! `kill`: the server is killed under full load and restarted; its senders retry.
 
 use std::time::Duration;
 
@@ -9,10 +9,9 @@ use crate::role::load::{LoadPlan, OnFailure, Sessions, Until};
 use crate::role::sink::now_ns;
 use crate::stage::{Stage, closed, say};
 
-/// The sessions that events stand in, so that their order is looked at too.
+/// Sessions of the events, to check their order too.
 const SESSIONS: u64 = 1_000;
 
-/// What one kill came to.
 struct Kill {
     accepted: u64,
     lost: u64,
@@ -68,7 +67,7 @@ fn kill(stage: &Stage) -> anyhow::Result<Kill> {
     let sent = load.finish()?;
     let counts = sink.wait_for(sent.accepted)?;
     server.remove();
-    // One that never delivers again took all the time there was.
+    // A server that never delivers again took all the time.
     let delivering_ns = counts.first_since_mark_ns.unwrap_or(u64::MAX).saturating_sub(restarted_at_ns);
     Ok(Kill {
         accepted: sent.accepted,

@@ -1,4 +1,4 @@
-//! `hanging` and `slow`: one healthy target among nine that hang, or that take a second for everything.
+//! `hanging` and `slow`: one healthy target among nine that hang or take a second.
 
 use std::time::Duration;
 
@@ -7,16 +7,14 @@ use crate::report::{Budget, Quantity, Row, median};
 use crate::role::load::{LoadPlan, Pace, Until};
 use crate::stage::{Stage, closed, say};
 
-/// Services, the first of which is healthy.
+/// The first is healthy.
 const SERVICES: u64 = 10;
 /// Events over all services.
 const PER_SECOND: f64 = 1_000.0;
-/// Calls that a server has in flight at most, over all services.
+/// Calls in flight of a server, over all services.
 pub(super) const CALLS_MAX: u32 = 1_024;
-/// How often the server is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// What a round came to.
 #[derive(Clone, Copy, Default)]
 struct Round {
     /// Of the healthy service.
@@ -86,7 +84,7 @@ fn play_round(stage: &Stage, manner: Manner) -> anyhow::Result<Round> {
         std::thread::sleep(LOOK_EVERY);
     }
     let sent = load.finish()?;
-    // Types take turns, and the first event is the healthy one's.
+    // Types take turns, starting with the healthy service.
     let sent = sent.accepted.div_ceil(SERVICES);
     let healthy = sink.wait_for_service(&services[0], sent)?;
     round.p99_ms = healthy.p99_ms;

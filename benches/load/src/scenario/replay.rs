@@ -1,4 +1,4 @@
-//! `replay`: a target was broken for a while: how fast its dead letters are found, and sent again in order.
+//! `replay`: how fast dead letters of a broken target are found and replayed in order.
 
 use std::time::{Duration, Instant};
 
@@ -13,16 +13,14 @@ use crate::role::load::{LoadPlan, Sessions, Until};
 use crate::role::sink::Counts;
 use crate::stage::{Server, Stage, closed, micros_each, say};
 
-/// Deliveries that are timed on their first way, to hold the replay against.
+/// Deliveries timed on their first way, to compare the replay with.
 const FIRST_TIME_MAX: u64 = 100_000;
-/// Questions that are asked of each kind.
 const QUESTIONS: usize = 100;
-/// How often the server is asked how far it is.
 const ASK_EVERY: Duration = Duration::from_millis(100);
-/// A count that does not change for so long will not change any more.
+/// A count without change for this long is final.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
-/// Questions that must be answered quickly however many letters there are.
+/// Queries that must be fast with any number of letters.
 const LISTS: [&str; 6] = [
     "/v1/dead-letters?service=s0&limit=50",
     "/v1/dead-letters?category=permanent&limit=50",
@@ -32,14 +30,12 @@ const LISTS: [&str; 6] = [
     "/v1/dead-letters?from=24h&code=nothing&limit=50",
 ];
 
-/// A replay, as far as it matters here.
 #[derive(Clone, Debug, Deserialize)]
 struct Replay {
     id: u64,
     state: String,
 }
 
-/// What a number of letters came to.
 struct Measured {
     per_second: f64,
     cpu_micros: f64,
@@ -111,7 +107,7 @@ fn measure(stage: &Stage, letters: u64, sessions: u64) -> anyhow::Result<Measure
     wait_for_dead(&server, accepted)?;
     let list_p99 = p99(&server, &LISTS)?;
     let groups_p99 = p99(&server, &["/v1/failure-groups", "/v1/failure-groups?service=s0"])?;
-    ask::post(sink.address(), "/mend")?;
+    ask::post(sink.address(), "/fix")?;
     say(format!("replay: sending {accepted} letters again"));
     let before = server.usage()?;
     let started = Instant::now();
@@ -133,7 +129,6 @@ fn measure(stage: &Stage, letters: u64, sessions: u64) -> anyhow::Result<Measure
     })
 }
 
-/// Waits until all of them are dead.
 fn wait_for_dead(server: &Server, letters: u64) -> anyhow::Result<()> {
     let (mut highest, mut since) = (0, Instant::now());
     loop {
@@ -161,7 +156,6 @@ fn wait_for_end(server: &Server, id: u64) -> anyhow::Result<()> {
     }
 }
 
-/// The slowest of a hundred answers, over all those questions.
 fn p99(server: &Server, questions: &[&str]) -> anyhow::Result<Duration> {
     let mut times = Vec::new();
     for _ in 0..QUESTIONS {

@@ -1,4 +1,4 @@
-//! `sessions`: how fast a backlog is delivered in order, of one session and of many, and that it is in order.
+//! `sessions`: how fast a backlog is delivered in order, of one session and of many.
 
 use crate::book::{Order, Service};
 use crate::report::{Quantity, Row};
@@ -6,9 +6,8 @@ use crate::role::load::{LoadPlan, Sessions, Until};
 use crate::role::sink::{Counts, now_ns};
 use crate::stage::{Stage, closed, say};
 
-/// What many sessions are.
 pub(super) const MANY: u64 = 1_000;
-/// How many times more events many sessions have: one session waits for each of its settlements.
+/// Factor of events for many sessions: a single session waits for each settlement.
 const TIMES: u64 = 10;
 
 pub(super) fn play(stage: &Stage) -> anyhow::Result<Vec<Row>> {
@@ -32,7 +31,6 @@ pub(super) fn play(stage: &Stage) -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Fills a paused service, lets it go, and waits until all is delivered.
 pub(super) fn drain(stage: &Stage, sessions: u64, events: u64) -> anyhow::Result<(Counts, u64, f64)> {
     let service = Service::taking(0, Order::Session);
     let sink = stage.sink()?;

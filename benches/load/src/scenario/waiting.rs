@@ -1,4 +1,4 @@
-//! `waiting`: what a backlog costs: memory must follow windows and not what waits, and so must a restart.
+//! `waiting`: cost of a backlog: memory and restart time must depend on windows, not on its size.
 
 use std::time::Duration;
 
@@ -7,13 +7,11 @@ use crate::report::{Budget, Quantity, Row};
 use crate::role::load::{LoadPlan, Sessions, Until};
 use crate::stage::{Stage, closed, say};
 
-/// How many times more wait in the second measurement than in the first.
 const TIMES: u64 = 10;
 
-/// With fewer than this in the first measurement, windows and caches are still filling.
+/// Below this, windows and caches are still filling.
 const FEW_MIN: u64 = 100_000;
 
-/// How a backlog is made up.
 struct Shape {
     key: &'static str,
     name: &'static str,
@@ -27,7 +25,6 @@ const SHAPES: [Shape; 3] = [
     Shape { key: "unordered", name: "unordered", order: Order::None, sessions: Sessions::None },
 ];
 
-/// What a shape came to.
 struct Measured {
     memory_bytes_few: u64,
     memory_bytes_many: u64,

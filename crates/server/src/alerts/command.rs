@@ -12,7 +12,7 @@ use crate::client::ClientRequest;
 use crate::client::address::segment;
 use crate::terminal::{print_as, terminal_columns};
 
-/// Shows the alerts of the rule book and where they stand; tries out whether a receiver hears us.
+/// Shows alerts and receivers; sends test messages.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -22,7 +22,7 @@ Examples:
   redrive alerts --format json
   redrive alerts test on-call
 
-Exit code: 0 done, 1 no such receiver or it was not reached, 2 wrong use, 3 no server."
+Exit code: 0 done, 1 no such receiver or not delivered, 2 wrong use, 3 no server."
 )]
 pub(crate) struct AlertsArgs {
     #[command(subcommand)]
@@ -33,12 +33,12 @@ pub(crate) struct AlertsArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AlertsCommand {
-    /// Shows the alerts of the rule book, and those who are told
+    /// Lists alerts and receivers of the rule book
     List(ViewArgs),
     Test(AlertsTestArgs),
 }
 
-/// Sends a receiver a message that says that it is a test, and waits for what becomes of it.
+/// Sends a test message to a receiver and waits for the outcome.
 #[derive(Debug, Args)]
 pub(crate) struct AlertsTestArgs {
     /// The receiver

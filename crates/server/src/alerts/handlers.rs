@@ -1,4 +1,4 @@
-//! Alerts: where each stands, who is told, what was said lately, and whether a receiver hears us.
+//! Handlers of alerts: state of each, receivers, recent notifications, and test messages.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,16 +25,16 @@ use crate::api::App;
 use crate::api::code::ApiCode;
 use crate::api::error::{ApiError, ApiResult, PathName};
 
-/// How long a test is watched: less than a request may take, so that whoever asks is answered.
+/// How long a test is watched: below the response timeout.
 const TEST_WATCHED: Duration = Duration::from_secs(12);
 
-/// Messages among which the last trouble of each receiver is looked for.
+/// Messages searched for the last error of each receiver.
 const MESSAGES_SEEN_MAX: usize = 100;
 
-/// Alerts and receivers, and what was said lately.
+/// Alerts, receivers and recent notifications.
 #[utoipa::path(
     get, path = "/v1/alerts", operation_id = "alerts", tag = "operating",
-    responses((status = 200, description = "all that the rule book has", body = AlertsResponse))
+    responses((status = 200, description = "alerts, receivers and recent notifications", body = AlertsResponse))
 )]
 pub(crate) async fn list(app: App, caller: ApiCaller) -> ApiResult {
     let (book, now) = (app.node.book(), app.node.now());
@@ -52,21 +52,20 @@ pub(crate) async fn list(app: App, caller: ApiCaller) -> ApiResult {
     VisibleAddresses::for_caller(&caller, &book).ok(&found)
 }
 
-/// The alerts that fire.
 pub(crate) fn firing(node: &Node) -> Vec<AlertView> {
     let alerts = node.alerts();
     let firing = alerts.alerts.iter().filter(|alert| alert.state == AlertState::Firing);
     firing.cloned().collect()
 }
 
-/// Sends a receiver a message that says that it is a test, and waits a while for what becomes of it.
+/// Sends a test message to a receiver and waits for the outcome.
 #[utoipa::path(
     post, path = "/v1/receivers/{name}/test", operation_id = "testReceiver", tag = "operating",
     params(("name" = String, Path, description = "a receiver of the rule book", example = "on-call")),
-    responses((status = 200, description = "what became of it so far; it is tried again like any message", body = ReceiverTestResponse))
+    responses((status = 200, description = "the outcome so far; a failed message is retried", body = ReceiverTestResponse))
 )]
 pub(crate) async fn test(app: App, caller: ApiCaller, PathName(name): PathName) -> ApiResult {
-    // Before it is sent, so that nothing is missed.
+    // Subscribed before sending, so that nothing is missed.
     let activities = app.node.activities();
     let event = app.node.test_receiver(&name, &caller.by()).await.map_err(|error| match error {
         NotifyError::NoReceiver(_) => {
@@ -93,7 +92,7 @@ pub(crate) async fn test(app: App, caller: ApiCaller, PathName(name): PathName) 
     VisibleAddresses::for_caller(&caller, &app.node.book()).ok(&tested)
 }
 
-/// What becomes of an event's delivery; none if nobody tells any more.
+/// Outcome of an event's delivery; `None` if the activity stream ended.
 async fn outcome_of(
     mut activities: broadcast::Receiver<std::sync::Arc<ActivityLine>>,
     event: &str,
@@ -108,7 +107,7 @@ async fn outcome_of(
             Activity::Delivered(facts) => (ReceiverTestOutcome::Delivered, facts),
             Activity::Retrying(facts) => (ReceiverTestOutcome::Retrying, facts),
             Activity::Dead(facts) => (ReceiverTestOutcome::Dead, facts),
-            // That it was accepted, or is held behind a breaker, is no outcome.
+            // Acceptance and holds behind a breaker are not outcomes.
             _ => continue,
         };
         if facts.event.event_id == event {
@@ -140,7 +139,6 @@ fn receiver_json(
     }
 }
 
-/// Why the last message to each receiver failed, where it did.
 fn troubles(reader: &dyn StoreReader) -> Result<BTreeMap<String, String>, StoreError> {
     let filter = DeliveryFilter {
         service: Some(OWN_SERVICE.to_owned()),

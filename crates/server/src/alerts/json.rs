@@ -1,4 +1,4 @@
-//! Alerts and receivers as they are shown.
+//! JSON types of alerts and receivers.
 
 use redrive_core::alerts::AlertView;
 use redrive_core::time::Timestamp;
@@ -9,24 +9,24 @@ use utoipa::ToSchema;
 /// All alerts and receivers of the rule book.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct AlertsResponse {
-    /// When the alerts were last held against what there is; never if the book has none.
+    /// Last evaluation; absent if the book has no alerts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evaluated_at: Option<Timestamp>,
     /// In the order of the book.
     pub alerts: Vec<AlertView>,
     /// By name.
     pub receivers: Vec<ReceiverJson>,
-    /// What was said lately, the latest first.
+    /// Recent notifications, the latest first.
     pub recent: Vec<SentNotice>,
 }
 
-/// Somebody who is told.
+/// A receiver of notifications.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ReceiverJson {
     pub name: String,
-    /// How: `ntfy`, `webhook`, `email`, `slack` or `alertmanager`.
+    /// `ntfy`, `webhook`, `email`, `slack` or `alertmanager`.
     pub kind: String,
-    /// Where, without credentials.
+    /// Address without credentials.
     pub address: String,
     /// Only in these hours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -34,51 +34,51 @@ pub(crate) struct ReceiverJson {
     /// Only from this severity on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub severity: Option<String>,
-    /// Whether it may be told now.
+    /// Whether it accepts notifications now.
     pub open_now: bool,
-    /// Messages that are on their way.
+    /// Messages waiting to be sent.
     pub waiting: u64,
-    /// Messages that could not be delivered.
+    /// Messages that failed for good.
     pub dead: u64,
-    /// Why the last one failed, if it did.
+    /// Error of the last message, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_trouble: Option<String>,
 }
 
-/// What became of a message that somebody sent to try out a receiver.
+/// Outcome of a test message.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ReceiverTestResponse {
     pub receiver: String,
-    /// The id of the event that was sent.
+    /// The id of the test event.
     pub event: String,
     pub outcome: ReceiverTestOutcome,
-    /// The delivery, once there was an attempt.
+    /// The delivery, after the first attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivery: Option<String>,
-    /// Why it did not arrive, for machines.
+    /// Error code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// The same in words.
+    /// Error message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// When it is tried again.
+    /// Next attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due_at: Option<Timestamp>,
-    /// How long the attempt took, in milliseconds.
+    /// Duration of the attempt, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took_ms: Option<f64>,
 }
 
-/// What became of a message so far.
+/// Outcome of a message so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ReceiverTestOutcome {
-    /// It arrived.
+    /// Delivered.
     Delivered,
-    /// It failed, and is tried again.
+    /// Failed, will be retried.
     Retrying,
-    /// It failed for good.
+    /// Failed for good.
     Dead,
-    /// Nothing yet: it waits for its turn, or the attempt takes long.
+    /// No outcome yet: queued, or the attempt is slow.
     Waiting,
 }

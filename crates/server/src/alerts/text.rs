@@ -1,4 +1,4 @@
-//! Alerts in a terminal: a table of all of them, those who are told, and what became of a test.
+//! Alerts in a terminal: a table of alerts, the receivers, and the outcome of a test.
 
 use redrive_core::alerts::{AlertState, AlertView};
 use redrive_core::text::show_count;
@@ -10,7 +10,6 @@ use crate::terminal::moment::{ago, coming};
 use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{plain, shell_word, style};
 
-/// All alerts, one to a line, and below them all receivers.
 pub(crate) fn page(found: &AlertsResponse, now: Timestamp, columns: Option<usize>) -> String {
     if found.alerts.is_empty() && found.receivers.is_empty() {
         return format!("{} the rule book has no alerts\n", style::warning("!"));
@@ -23,27 +22,28 @@ pub(crate) fn page(found: &AlertsResponse, now: Timestamp, columns: Option<usize
     text
 }
 
-/// What became of a test.
 pub(crate) fn tested(tested: &ReceiverTestResponse, now: Timestamp) -> String {
     let name = style::bold(plain(&tested.receiver));
     let because = tested.message.as_deref().map(plain).unwrap_or_default();
     let story = tested.delivery.as_deref().map_or_else(String::new, |delivery| {
         let command = style::bold(format!("redrive why {}", shell_word(&short_id(delivery))));
-        format!("; `{command}` tells more")
+        format!("; see `{command}`")
     });
     match tested.outcome {
-        ReceiverTestOutcome::Delivered => format!("{} {name} has taken it\n", style::good("✓")),
+        ReceiverTestOutcome::Delivered => format!("{} test message delivered to {name}\n", style::good("✓")),
         ReceiverTestOutcome::Retrying => {
             let again = tested.due_at.map_or_else(|| "later".to_owned(), |at| coming(at, now));
             format!(
-                "{} {name} was not reached: {because}; it is tried again {again}{story}\n",
+                "{} test message to {name} failed: {because}; next attempt {again}{story}\n",
                 style::warning("!")
             )
         }
-        ReceiverTestOutcome::Dead => format!("{} {name} was not told: {because}{story}\n", style::error("✗")),
+        ReceiverTestOutcome::Dead => {
+            format!("{} test message to {name} failed for good: {because}{story}\n", style::error("✗"))
+        }
         ReceiverTestOutcome::Waiting => {
             let list = style::bold("redrive alerts");
-            format!("{} nothing has become of it yet; {list} shows what waits\n", style::warning("!"))
+            format!("{} no outcome yet; see {list}\n", style::warning("!"))
         }
     }
 }
@@ -51,7 +51,7 @@ pub(crate) fn tested(tested: &ReceiverTestResponse, now: Timestamp) -> String {
 fn alerts(alerts: &[AlertView], now: Timestamp) -> Table {
     let left = CellAlign::Left;
     let mut table = Table::new(&[left, left, left, CellAlign::Right, left, CellAlign::Right, left, left]);
-    table.head(&["STATE", "SEVERITY", "ALERT", "VALUE", "SINCE", "TOLD", "TO", "WHEN"]);
+    table.head(&["STATE", "SEVERITY", "ALERT", "VALUE", "SINCE", "NOTIFIED", "TO", "WHEN"]);
     for alert in alerts {
         let name = match &alert.covers {
             Some(covers) => format!("{} ({covers})", alert.name),
@@ -74,7 +74,7 @@ fn alerts(alerts: &[AlertView], now: Timestamp) -> Table {
 fn receivers(receivers: &[ReceiverJson]) -> Table {
     let left = CellAlign::Left;
     let mut table = Table::new(&[left, left, left, left, CellAlign::Right, CellAlign::Right, left]);
-    table.head(&["RECEIVER", "KIND", "ADDRESS", "HOURS", "WAITING", "DEAD", "LAST TROUBLE"]);
+    table.head(&["RECEIVER", "KIND", "ADDRESS", "HOURS", "WAITING", "DEAD", "LAST ERROR"]);
     for receiver in receivers {
         let hours = match (&receiver.hours, receiver.open_now) {
             (None, _) => Cell::dim("always"),

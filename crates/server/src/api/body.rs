@@ -1,8 +1,8 @@
-//! Reads bodies, of which nobody has said yet that they are worth it.
+//! Reads request bodies within memory and time limits, before their content is checked.
 //!
-//! Invariants: all that are being read take no more memory than the bound, which is counted by what came and
-//! not by what was announced, so that whoever only announces keeps nobody out; and small ones do not count,
-//! so that a flood of large ones keeps no small one out. Of those there are as many as connections.
+//! Invariants: all bodies being read stay within a total memory bound, counted by received bytes, not by
+//! announced length. Small bodies do not count, so that a flood of large ones does not block them; their
+//! number is bounded by connections.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,20 +17,19 @@ use crate::api::App;
 use crate::api::code::ApiCode;
 use crate::api::error::ApiError;
 
-/// Bytes of bodies that are being read or judged at once, whatever they are for.
+/// Bytes of all bodies being read or validated.
 const READING_BYTES_MAX: usize = 128 * 1024 * 1024;
 
-/// What a body may take without being counted.
+/// Bodies up to this size do not count.
 const SMALL_BYTES: usize = 32 * 1024;
 
-/// Why there is no whole body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BodyReadError {
     #[error("the body is too large")]
     TooLarge,
-    #[error("the body did not come in time")]
+    #[error("the body was not received in time")]
     TooSlow,
-    #[error("the body could not be read to its end")]
+    #[error("the body is incomplete")]
     Broken,
     #[error("too many bytes are being read at once")]
     NoRoom,
@@ -39,31 +38,28 @@ pub(crate) enum BodyReadError {
 }
 
 impl BodyReadError {
-    /// What the client hears, where a body may be that large.
     pub(crate) fn refusal(self, bytes_max: usize) -> ApiError {
         match self {
             Self::TooLarge => ApiError::too_large(bytes_max),
             Self::TooSlow => ApiError::too_slow(),
-            Self::Broken => ApiError::invalid("body", "could not be read to its end"),
+            Self::Broken => ApiError::invalid("body", "is incomplete"),
             Self::Encoded => ApiError::new(
                 ApiCode::UnsupportedEncoding,
-                "the body has a `content-encoding`, and none is understood: send it as it is, without gzip or the like",
+                "`content-encoding` is not supported: send the body uncompressed",
             ),
-            Self::NoRoom => {
-                ApiError::unavailable("too many large bodies come in at once: try again in a moment")
-            }
+            Self::NoRoom => ApiError::unavailable("too many large requests at once: try again in a moment"),
         }
     }
 }
 
-/// A whole body with its place in the bound: it leaves room when it is dropped.
+/// A whole body with its share of the bound, released on drop.
 #[derive(Debug)]
 pub(crate) struct BufferedBody {
     bytes: Bytes,
     _place: OwnedSemaphorePermit,
 }
 
-/// The bound that all bodies have together; clones are the same.
+/// The shared bound; clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct BodyBudget(Arc<Semaphore>);
 
@@ -81,7 +77,6 @@ impl std::ops::Deref for BufferedBody {
     }
 }
 
-/// The whole body.
 pub(crate) async fn read(
     reading: &BodyBudget,
     headers: &HeaderMap,
@@ -110,8 +105,8 @@ async fn collect(
 ) -> Result<BufferedBody, BodyReadError> {
     let mut place = take(reading, 0)?;
     let mut whole = Vec::new();
-    // The pieces are copied, for each has a whole read buffer behind it: a client that sends byte by byte
-    // would have us keep thousands of bytes for every one.
+    // Copied, because each piece holds a whole read buffer: a client that sends byte by byte would make us
+    // keep thousands of bytes for each.
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| BodyReadError::Broken)?;
         let Some(data) = frame.data_ref() else { continue };
@@ -126,12 +121,11 @@ async fn collect(
         }
         whole.extend_from_slice(data);
     }
-    // An event may wait in memory for long: it takes what it needs.
+    // An event may wait in memory for long.
     whole.shrink_to_fit();
     Ok(BufferedBody { bytes: whole.into(), _place: place })
 }
 
-/// How much of a body of that size counts.
 const fn counted(bytes: usize) -> usize {
     bytes.saturating_sub(SMALL_BYTES)
 }
@@ -141,7 +135,6 @@ fn take(reading: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, 
     Arc::clone(reading).try_acquire_many_owned(bytes).map_err(|_| BodyReadError::NoRoom)
 }
 
-/// The whole body, if it is not too large and comes in time.
 pub(crate) async fn read_limited(
     app: &App,
     headers: &HeaderMap,
@@ -150,7 +143,6 @@ pub(crate) async fn read_limited(
     read_up_to(app, headers, body, app.limits.body_bytes_max).await
 }
 
-/// The same, where more may come than an event has.
 pub(crate) async fn read_up_to(
     app: &App,
     headers: &HeaderMap,
@@ -181,7 +173,7 @@ mod tests {
         assert_eq!(read(large, None, large).await.err(), Some(BodyReadError::NoRoom), "two are too many");
         assert!(read(SMALL_BYTES, None, large).await.is_ok(), "a small one finds room");
         drop(held);
-        assert_eq!(reading.0.available_permits(), 10, "whoever is answered leaves room");
+        assert_eq!(reading.0.available_permits(), 10, "a response frees its share");
         assert!(read(4, None, 4).await.is_ok());
         assert_eq!(read(4, None, 3).await.err(), Some(BodyReadError::TooLarge));
         assert_eq!(
@@ -189,6 +181,6 @@ mod tests {
             Some(BodyReadError::TooLarge),
             "as announced"
         );
-        assert_eq!(reading.0.available_permits(), 10, "and so does whoever is turned away");
+        assert_eq!(reading.0.available_permits(), 10, "and so does a refusal");
     }
 }

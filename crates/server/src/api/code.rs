@@ -1,11 +1,10 @@
-//! Every code that an error of the API may have: its status, and what it means.
+//! Error codes of the API: status and meaning.
 //!
-//! Invariant: an error is made of a code, so one that is not in this list cannot be answered with; the page
-//! of errors and the API's own description are made of it too. A code never changes its meaning.
+//! Invariant: every error has a code of this list, from which the error page and the OpenAPI description are
+//! generated. A code never changes its meaning.
 
 use axum::http::StatusCode;
 
-/// What went wrong, for machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ApiCode {
     BadRequest,
@@ -45,48 +44,48 @@ pub(crate) enum ApiCode {
     Unavailable,
 }
 
-/// What is fixed about each code: its status, its word, and what it means, as a sentence without its end.
+/// Status, code and meaning (a sentence without its full stop).
 #[rustfmt::skip]
 const TABLE: [(ApiCode, StatusCode, &str, &str); 35] = [
-    (ApiCode::BadRequest, StatusCode::BAD_REQUEST, "BAD_REQUEST", "what came is no request that HTTP/1.1 knows"),
-    (ApiCode::Validation, StatusCode::BAD_REQUEST, "VALIDATION_ERROR", "something about the request is wrong: `details.field` says what and `details.reason` why; of a batch `details.index` says where, of an import or a scenario `details.problems` lists the lines"),
-    (ApiCode::Unauthorized, StatusCode::UNAUTHORIZED, "UNAUTHORIZED", "the signature of a webhook is missing or does not fit, or a key or token is needed and none that is good was shown"),
-    (ApiCode::Forbidden, StatusCode::FORBIDDEN, "FORBIDDEN", "the key's role or what it is bound to does not allow it: `details.roles`; or, where nobody is asked for a key, the `Host` is not this machine or a web page from elsewhere asks"),
-    (ApiCode::PathNotFound, StatusCode::NOT_FOUND, "PATH_NOT_FOUND", "there is nothing at this path"),
+    (ApiCode::BadRequest, StatusCode::BAD_REQUEST, "BAD_REQUEST", "not a valid HTTP/1.1 request"),
+    (ApiCode::Validation, StatusCode::BAD_REQUEST, "VALIDATION_ERROR", "invalid request: `details.field` and `details.reason`; for a batch `details.index`; for an import or a scenario `details.problems` with lines"),
+    (ApiCode::Unauthorized, StatusCode::UNAUTHORIZED, "UNAUTHORIZED", "missing or invalid credentials, or a missing or wrong webhook signature"),
+    (ApiCode::Forbidden, StatusCode::FORBIDDEN, "FORBIDDEN", "the key's role or services do not allow it: `details.roles`; or, without authentication, the `Host` is not this machine or the request is cross-origin"),
+    (ApiCode::PathNotFound, StatusCode::NOT_FOUND, "PATH_NOT_FOUND", "no such path"),
     (ApiCode::SourceNotFound, StatusCode::NOT_FOUND, "SOURCE_NOT_FOUND", "the rule book has no such webhook source"),
-    (ApiCode::KeyNotFound, StatusCode::NOT_FOUND, "KEY_NOT_FOUND", "there is no key of this id"),
-    (ApiCode::RefusedBodyNotFound, StatusCode::NOT_FOUND, "REFUSED_BODY_NOT_FOUND", "there is no refused call of this number: only the latest are kept"),
-    (ApiCode::EventNotFound, StatusCode::NOT_FOUND, "EVENT_NOT_FOUND", "there is no event with this id or receipt"),
-    (ApiCode::DeliveryNotFound, StatusCode::NOT_FOUND, "DELIVERY_NOT_FOUND", "there is no delivery whose id begins so"),
-    (ApiCode::ServiceNotFound, StatusCode::NOT_FOUND, "SERVICE_NOT_FOUND", "the rule book has no such service, and none that has gone has deliveries left: `details.services` lists those there are"),
-    (ApiCode::DependencyNotFound, StatusCode::NOT_FOUND, "DEPENDENCY_NOT_FOUND", "the rule book has no such dependency: `details.dependencies` lists those there are"),
-    (ApiCode::ReceiverNotFound, StatusCode::NOT_FOUND, "RECEIVER_NOT_FOUND", "the rule book has no such receiver: `details.receivers` lists those there are"),
-    (ApiCode::DeadLetterNotFound, StatusCode::NOT_FOUND, "DEAD_LETTER_NOT_FOUND", "there is no such dead letter, or none matches"),
-    (ApiCode::ReplayNotFound, StatusCode::NOT_FOUND, "REPLAY_NOT_FOUND", "there is no replay of this number"),
-    (ApiCode::MethodNotAllowed, StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", "the path does not take this method: `Allow` says which it takes"),
-    (ApiCode::RequestTimeout, StatusCode::REQUEST_TIMEOUT, "REQUEST_TIMEOUT", "the body did not come within 10 s"),
-    (ApiCode::Conflict, StatusCode::CONFLICT, "CONFLICT", "this source and id came before with other content, or the letter is not as it would have to be"),
-    (ApiCode::AmbiguousId, StatusCode::CONFLICT, "AMBIGUOUS_ID", "several begin so: `details.candidates` lists them"),
-    (ApiCode::ReplayConflict, StatusCode::CONFLICT, "REPLAY_CONFLICT", "the letters belong to another replay: `details.replay` or `details.replays`"),
-    (ApiCode::ReplayState, StatusCode::CONFLICT, "REPLAY_STATE", "the replay is over, or as wanted already: `details.state`"),
-    (ApiCode::OnlyPoison, StatusCode::CONFLICT, "ONLY_POISON", "only poison matches, and it was not meant: `include_poison` includes it"),
-    (ApiCode::ServiceGone, StatusCode::CONFLICT, "SERVICE_GONE", "the rule book has no such service any more"),
-    (ApiCode::EventNotWanted, StatusCode::CONFLICT, "EVENT_NOT_WANTED", "the service's rules have no row for such events"),
-    (ApiCode::NoBreaker, StatusCode::CONFLICT, "NO_BREAKER", "no rule guards the dependency by a breaker, so there is nothing to trip or reset"),
-    (ApiCode::ServiceInBook, StatusCode::CONFLICT, "SERVICE_IN_BOOK", "the rule book has the service and a row for all that waits: only what waits for a removed service or row can be sent elsewhere or ended"),
+    (ApiCode::KeyNotFound, StatusCode::NOT_FOUND, "KEY_NOT_FOUND", "no key with this id"),
+    (ApiCode::RefusedBodyNotFound, StatusCode::NOT_FOUND, "REFUSED_BODY_NOT_FOUND", "no refused call with this number: only the latest are kept"),
+    (ApiCode::EventNotFound, StatusCode::NOT_FOUND, "EVENT_NOT_FOUND", "no event with this id or receipt"),
+    (ApiCode::DeliveryNotFound, StatusCode::NOT_FOUND, "DELIVERY_NOT_FOUND", "no delivery whose id starts with this"),
+    (ApiCode::ServiceNotFound, StatusCode::NOT_FOUND, "SERVICE_NOT_FOUND", "the rule book has no such service: `details.services` lists all, including removed ones with deliveries left"),
+    (ApiCode::DependencyNotFound, StatusCode::NOT_FOUND, "DEPENDENCY_NOT_FOUND", "the rule book has no such dependency: `details.dependencies` lists all"),
+    (ApiCode::ReceiverNotFound, StatusCode::NOT_FOUND, "RECEIVER_NOT_FOUND", "the rule book has no such receiver: `details.receivers` lists all"),
+    (ApiCode::DeadLetterNotFound, StatusCode::NOT_FOUND, "DEAD_LETTER_NOT_FOUND", "no such dead letter, or none matches"),
+    (ApiCode::ReplayNotFound, StatusCode::NOT_FOUND, "REPLAY_NOT_FOUND", "no replay with this number"),
+    (ApiCode::MethodNotAllowed, StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", "the path does not support this method: see `Allow`"),
+    (ApiCode::RequestTimeout, StatusCode::REQUEST_TIMEOUT, "REQUEST_TIMEOUT", "the body was not received within 10 s"),
+    (ApiCode::Conflict, StatusCode::CONFLICT, "CONFLICT", "a different event with this source and id exists, or the dead letter is in another state"),
+    (ApiCode::AmbiguousId, StatusCode::CONFLICT, "AMBIGUOUS_ID", "several ids start with this: `details.candidates` lists them"),
+    (ApiCode::ReplayConflict, StatusCode::CONFLICT, "REPLAY_CONFLICT", "the dead letters belong to another replay: `details.replay` or `details.replays`"),
+    (ApiCode::ReplayState, StatusCode::CONFLICT, "REPLAY_STATE", "the replay has ended, or is already in this state: `details.state`"),
+    (ApiCode::OnlyPoison, StatusCode::CONFLICT, "ONLY_POISON", "only poison matches: set `include_poison` to include it"),
+    (ApiCode::ServiceGone, StatusCode::CONFLICT, "SERVICE_GONE", "the service is no longer in the rule book"),
+    (ApiCode::EventNotWanted, StatusCode::CONFLICT, "EVENT_NOT_WANTED", "the service does not subscribe to such events"),
+    (ApiCode::NoBreaker, StatusCode::CONFLICT, "NO_BREAKER", "the dependency has no breaker to trip or reset"),
+    (ApiCode::ServiceInBook, StatusCode::CONFLICT, "SERVICE_IN_BOOK", "the service and its rows are in the rule book: only deliveries of a removed service or row can be sent elsewhere or ended"),
     (ApiCode::PayloadTooLarge, StatusCode::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE", "the body has more than `details.bytes_max` bytes"),
-    (ApiCode::UriTooLong, StatusCode::URI_TOO_LONG, "URI_TOO_LONG", "the path and its query are too long"),
-    (ApiCode::UnsupportedEncoding, StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_ENCODING", "the body has a `Content-Encoding`, such as gzip: bodies are taken as they are"),
-    (ApiCode::RateLimitExceeded, StatusCode::TOO_MANY_REQUESTS, "RATE_LIMIT_EXCEEDED", "the caller, its address or the source has used up its rate; `RateLimit` says what that is"),
-    (ApiCode::HeadersTooLarge, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "HEADERS_TOO_LARGE", "the headers are too many or too long"),
-    (ApiCode::Internal, StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_SERVER_ERROR", "something went wrong in the server, whose log says more under the answer's `X-Correlation-Id`"),
-    (ApiCode::BacklogFull, StatusCode::SERVICE_UNAVAILABLE, "BACKLOG_FULL", "a service that wants the event has as much waiting as its `waiting` allows: `details.service`"),
-    (ApiCode::OutcomeUnknown, StatusCode::SERVICE_UNAVAILABLE, "OUTCOME_UNKNOWN", "the store failed while it was being written, and it is not known whether it was taken: an event that is sent again with the same id is taken once; before another command is repeated, look in the audit"),
-    (ApiCode::Unavailable, StatusCode::SERVICE_UNAVAILABLE, "SERVICE_UNAVAILABLE", "it cannot be done at the moment: the disk is nearly full, the store fails, more comes in than can be written, there was no answer within 15 s, another simulation is being played, or the server is stopping"),
+    (ApiCode::UriTooLong, StatusCode::URI_TOO_LONG, "URI_TOO_LONG", "the path with its query is too long"),
+    (ApiCode::UnsupportedEncoding, StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_ENCODING", "`Content-Encoding`, such as gzip, is not supported: send the body uncompressed"),
+    (ApiCode::RateLimitExceeded, StatusCode::TOO_MANY_REQUESTS, "RATE_LIMIT_EXCEEDED", "the rate limit of the caller, its address or the source is exceeded: see `RateLimit`"),
+    (ApiCode::HeadersTooLarge, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "HEADERS_TOO_LARGE", "the headers are too large"),
+    (ApiCode::Internal, StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_SERVER_ERROR", "internal error: see the server's log for the `X-Correlation-Id` of the response"),
+    (ApiCode::BacklogFull, StatusCode::SERVICE_UNAVAILABLE, "BACKLOG_FULL", "the backlog of a subscribed service has reached its `waiting` limit: `details.service`"),
+    (ApiCode::OutcomeUnknown, StatusCode::SERVICE_UNAVAILABLE, "OUTCOME_UNKNOWN", "the commit failed and may or may not be durable: an event can be sent again with the same id; check the audit log before repeating another command"),
+    (ApiCode::Unavailable, StatusCode::SERVICE_UNAVAILABLE, "SERVICE_UNAVAILABLE", "temporarily unavailable: disk nearly full, store failing, overload, no response within 15 s, another simulation running, or shutdown"),
 ];
 
 impl ApiCode {
-    /// All of them, in the order of their statuses, which is that of the table.
+    /// In the order of the table, which is that of the statuses.
     pub(crate) const ALL: [Self; TABLE.len()] = {
         let mut all = [Self::BadRequest; TABLE.len()];
         let mut index = 0;
@@ -98,7 +97,6 @@ impl ApiCode {
         all
     };
 
-    /// The code as clients see it.
     pub(crate) const fn as_str(self) -> &'static str {
         TABLE[self as usize].2
     }
@@ -107,13 +105,12 @@ impl ApiCode {
         TABLE[self as usize].1
     }
 
-    /// What it means, as a sentence without its end.
-    pub(crate) const fn says(self) -> &'static str {
+    /// The meaning, a sentence without its full stop.
+    pub(crate) const fn meaning(self) -> &'static str {
         TABLE[self as usize].3
     }
 
-    /// Whether it always comes with a `Retry-After`.
-    pub(crate) fn asks_to_wait(self) -> bool {
+    pub(crate) fn has_retry_after(self) -> bool {
         matches!(self.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
     }
 }
@@ -124,18 +121,17 @@ mod tests {
 
     use super::*;
 
-    /// The page of all codes.
     fn page() -> String {
-        let mut page = "# Errors\n\nEvery error of the API is `{\"error\": {\"code\", \"message\", \"details\"}}`: `code` is for machines and never changes its meaning, `message` is for people and may, `details` says more where there is more to say. The answer's `X-Correlation-Id` is the request's own, if it came with one. What may be answered to which request is in [the description of the API](openapi.json), which a server has at `/openapi.json` and `redrive openapi` prints.\n\nThis page is made of the code.\n\n| status | code | meaning |\n| --- | --- | --- |\n".to_owned();
+        let mut page = "# Errors\n\nEvery error of the API is `{\"error\": {\"code\", \"message\", \"details\"}}`: `code` is for machines and never changes its meaning, `message` is for people and may change, `details` has further values. The response has the `X-Correlation-Id` of the request, or a new one. The errors of each request are in [the API description](openapi.json), which a server has at `/openapi.json` and `redrive openapi` prints.\n\nThis page is generated.\n\n| status | code | meaning |\n| --- | --- | --- |\n".to_owned();
         for code in ApiCode::ALL {
-            let wait = if code.asks_to_wait() { ". `Retry-After` says how long to wait" } else { "" };
-            let (status, word, says) = (code.status().as_u16(), code.as_str(), code.says());
+            let wait = if code.has_retry_after() { ". See `Retry-After`" } else { "" };
+            let (status, word, says) = (code.status().as_u16(), code.as_str(), code.meaning());
             page.push_str(&format!("| {status} | `{word}` | {says}{wait} |\n"));
         }
         page
     }
 
-    /// Writes the page instead of comparing it: `REDRIVE_UPDATE=1 cargo test -p redrive-server errors`.
+    /// Update with `REDRIVE_UPDATE=1 cargo test -p redrive-server errors`.
     #[test]
     fn the_page_of_errors_is_up_to_date() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/errors.md");
@@ -155,7 +151,7 @@ mod tests {
         assert_eq!(words.len(), ApiCode::ALL.len());
         assert!(ApiCode::ALL.is_sorted());
         assert!(ApiCode::ALL.is_sorted_by_key(|code| code.status()));
-        // The last one there is has the highest number, so none can be missing.
+        // The last code has the highest number, so none is missing.
         assert_eq!(ApiCode::ALL.last().map(|last| *last as usize), Some(ApiCode::ALL.len() - 1));
     }
 }

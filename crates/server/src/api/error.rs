@@ -1,6 +1,6 @@
-//! Every error that the API answers with, in one form: `{"error":{"code","message","details":{…}}}`.
+//! Errors of the API, in one form: `{"error":{"code","message","details":{…}}}`.
 //!
-//! Invariant: a code never changes its meaning, and no message tells what only we should know.
+//! Invariant: a code never changes its meaning, and no message leaks internals.
 
 use std::time::Duration;
 
@@ -17,10 +17,8 @@ use utoipa::ToSchema;
 
 use crate::api::code::ApiCode;
 
-/// What a request comes to.
 pub(crate) type ApiResult = Result<Response, ApiError>;
 
-/// An answer that is no success.
 #[derive(Debug)]
 pub(crate) struct ApiError(Box<ApiErrorParts>);
 
@@ -33,16 +31,16 @@ struct ApiErrorParts {
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// What those wait who come when we cannot take more.
+/// Under overload.
 const RETRY_AFTER_SECONDS: u32 = 1;
 
-/// What those wait who come when the disk is full or the store fails.
+/// With a full disk or a failing store.
 const RETRY_AFTER_TROUBLE_SECONDS: u32 = 10;
 
 impl ApiError {
     pub(crate) fn new(code: ApiCode, message: impl Into<String>) -> Self {
         let (message, details) = (message.into(), Map::new());
-        let retry_after_seconds = code.asks_to_wait().then_some(RETRY_AFTER_SECONDS);
+        let retry_after_seconds = code.has_retry_after().then_some(RETRY_AFTER_SECONDS);
         Self(Box::new(ApiErrorParts { code, message, details, retry_after_seconds, headers: Vec::new() }))
     }
 
@@ -51,7 +49,6 @@ impl ApiError {
         self
     }
 
-    /// What it says to people.
     pub(crate) fn message(&self) -> &str {
         &self.0.message
     }
@@ -66,7 +63,6 @@ impl ApiError {
         self
     }
 
-    /// Something about the request is wrong.
     pub(crate) fn invalid(field: &str, reason: impl Into<String>) -> Self {
         let reason = reason.into();
         Self::new(ApiCode::Validation, format!("`{field}` {reason}"))
@@ -74,7 +70,7 @@ impl ApiError {
             .with("reason", reason)
     }
 
-    /// Something about the request is wrong, in a sentence that needs no name of a field.
+    /// A validation error whose message does not start with the field.
     pub(crate) fn wrong(field: &str, message: impl Into<String>) -> Self {
         let message = message.into();
         Self::new(ApiCode::Validation, message.clone()).with("field", field).with("reason", message)
@@ -86,24 +82,21 @@ impl ApiError {
     }
 
     pub(crate) fn too_slow() -> Self {
-        Self::new(ApiCode::RequestTimeout, "the body did not come in time")
+        Self::new(ApiCode::RequestTimeout, "the body was not received in time")
     }
 
     pub(crate) fn unavailable(message: impl Into<String>) -> Self {
         Self::new(ApiCode::Unavailable, message)
     }
 
-    /// Whoever waits must not wait for ever; what was begun may still come to its end.
+    /// Response timeout; the work may still complete.
     pub(crate) fn no_answer(within: Duration) -> Self {
         let seconds = within.as_secs_f64();
-        Self::unavailable(format!(
-            "there was no answer within {seconds} s; what was asked for may still be done"
-        ))
+        Self::unavailable(format!("no response within {seconds} s; the request may still complete"))
     }
 
-    /// Our own fault; what exactly went wrong is in the log.
     pub(crate) fn internal() -> Self {
-        let message = "something went wrong here; the server's log says more";
+        let message = "internal error; see the server's log";
         Self::new(ApiCode::Internal, message)
     }
 }
@@ -136,11 +129,11 @@ impl From<InvalidEvent> for ApiError {
 }
 
 impl ApiError {
-    /// An event was not taken, or it is not known whether it was: its id makes it safe to send it again.
+    /// An event was not stored, or may not be: its id makes sending it again safe.
     pub(crate) fn of_event(error: SubmitError) -> Self {
         match error {
             SubmitError::Unknown { .. } => Self::unknown(
-                "the store failed while this was being written, and it is not known whether it was taken: send it again with the same id",
+                "the commit failed; the event may or may not be stored: send it again with the same id",
             ),
             other => other.into(),
         }
@@ -151,39 +144,36 @@ impl ApiError {
     }
 }
 
-/// Something other than an event was not written: a command has no id by which a second one is known.
+/// A command was not stored; unlike an event it has no id that makes repeating it safe.
 impl From<SubmitError> for ApiError {
     fn from(error: SubmitError) -> Self {
         match error {
             SubmitError::Refused(SubmissionRefusal::Conflict { index, first }) => {
                 let Some(first) = first else {
-                    let message = "the batch has another event with this source and id: use a new id";
+                    let message = "the batch has two different events with this source and id: use a new id";
                     return Self::new(ApiCode::Conflict, message).with("index", index);
                 };
-                let message = "an event with this source and id came before, and was another: use a new id";
+                let message = "a different event with this source and id exists: use a new id";
                 Self::new(ApiCode::Conflict, message)
                     .with("index", index)
                     .with("first_receipt", first.to_string())
             }
             SubmitError::Refused(SubmissionRefusal::Full { index, service }) => {
-                let message =
-                    format!("too much waits for the service `{service}` already: nothing was taken");
+                let message = format!("the backlog of the service `{service}` is full: nothing was stored");
                 Self::new(ApiCode::BacklogFull, message)
                     .with("index", index)
                     .with("service", service.as_str())
                     .retry_after(RETRY_AFTER_TROUBLE_SECONDS)
             }
-            SubmitError::Busy => {
-                Self::unavailable("more comes in than can be written: try again in a moment")
-            }
-            SubmitError::NoRoom { .. } => Self::unavailable("the disk is nearly full: nothing was taken")
+            SubmitError::Busy => Self::unavailable("overloaded: try again in a moment"),
+            SubmitError::NoRoom { .. } => Self::unavailable("the disk is nearly full: nothing was stored")
                 .retry_after(RETRY_AFTER_TROUBLE_SECONDS),
             SubmitError::Failing { .. } => {
-                Self::unavailable("nothing can be written at the moment: nothing was taken")
+                Self::unavailable("the store cannot be written: nothing was stored")
                     .retry_after(RETRY_AFTER_TROUBLE_SECONDS)
             }
             SubmitError::Unknown { .. } => Self::unknown(
-                "the store failed while this was being written, and it is not known whether it was done: look in the audit before repeating it",
+                "the commit failed; the command may or may not be done: check the audit log before repeating it",
             ),
             SubmitError::Stopping => Self::unavailable("the server is shutting down"),
         }
@@ -195,7 +185,7 @@ impl From<ReadError> for ApiError {
         match error {
             ReadError::Stopping => Self::unavailable("the server is shutting down"),
             ReadError::Store(error) => {
-                tracing::error!(%error, "a question could not be answered");
+                tracing::error!(%error, "query failed");
                 Self::internal()
             }
         }
@@ -211,7 +201,6 @@ impl From<RerouteError> for ApiError {
     }
 }
 
-/// The one part of a path that names something.
 pub(crate) struct PathName(pub String);
 
 impl<S: Send + Sync> FromRequestParts<S> for PathName {
@@ -220,18 +209,18 @@ impl<S: Send + Sync> FromRequestParts<S> for PathName {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         match Path::<String>::from_request_parts(parts, state).await {
             Ok(Path(name)) => Ok(Self(name)),
-            Err(_) => Err(ApiError::invalid("path", "is not UTF-8 once its escapes are read")),
+            Err(_) => Err(ApiError::invalid("path", "is not UTF-8 after percent-decoding")),
         }
     }
 }
 
 pub(crate) async fn no_such_path(uri: Uri) -> ApiError {
-    let message = format!("there is nothing at {}", uri.path());
+    let message = format!("no such path: {}", uri.path());
     ApiError::new(ApiCode::PathNotFound, message)
 }
 
 pub(crate) async fn wrong_method(method: Method, uri: Uri) -> ApiError {
-    let message = format!("{} does not take {method}", uri.path());
+    let message = format!("{} does not support {method}", uri.path());
     ApiError::new(ApiCode::MethodNotAllowed, message)
 }
 
@@ -241,7 +230,7 @@ pub(crate) struct ErrorBody {
     pub error: ErrorJson,
 }
 
-/// What went wrong.
+/// The error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ErrorJson {
     pub code: String,
@@ -263,10 +252,10 @@ mod tests {
         #[rustfmt::skip]
         let cases = [
             ("an event",                     ApiError::of_event(unknown()),                    "send it again with the same id"),
-            ("a pause, or a receiver's test", ApiError::from(unknown()),                       "look in the audit before repeating it"),
-            ("a replay, a purge, an edit",   ApiError::from(LetterCommandError::NotWritten(unknown())), "look in the audit before repeating it"),
-            ("a key",                        ApiError::from(KeyError::NotWritten(unknown())),  "look in the audit before repeating it"),
-            ("events that go elsewhere",     ApiError::from(RerouteError::Write(unknown())),   "look in the audit before repeating it"),
+            ("a pause, or a receiver's test", ApiError::from(unknown()),                       "check the audit log before repeating it"),
+            ("a replay, a purge, an edit",   ApiError::from(LetterCommandError::NotWritten(unknown())), "check the audit log before repeating it"),
+            ("a key",                        ApiError::from(KeyError::NotWritten(unknown())),  "check the audit log before repeating it"),
+            ("events that go elsewhere",     ApiError::from(RerouteError::Write(unknown())),   "check the audit log before repeating it"),
         ];
         for (name, error, expected) in cases {
             assert_eq!(

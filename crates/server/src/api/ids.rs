@@ -7,24 +7,22 @@ use std::time::SystemTime;
 
 use uuid::Uuid;
 
-/// Drawn by the system, which seeds these hashers.
 static RUN: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(std::process::id()));
 
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
-/// An id that nobody has used.
 pub(crate) fn fresh_id() -> Uuid {
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let millis = u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX);
     let mut random = [0; 10];
-    // Those of one millisecond are in the order of the count, as far as 12 bits go.
+    // Ids of one millisecond are ordered by the count, as far as 12 bits go.
     random[..2].copy_from_slice(&u16::try_from(count & 0xfff).expect("12 bits").to_be_bytes());
     random[2..].copy_from_slice(&mixed(RUN.wrapping_add(count)).to_be_bytes());
     uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid()
 }
 
-/// Another number for each number, in no order that can be seen (`SplitMix64`).
+/// `SplitMix64`: maps distinct numbers to distinct ones that look random.
 const fn mixed(number: u64) -> u64 {
     let number = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

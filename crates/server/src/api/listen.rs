@@ -1,10 +1,8 @@
-//! Accepts connections and serves the API on them, within bounds that no client can stretch.
+//! Accepts connections and serves the API on them, within limits that no client can stretch.
 //!
-//! A client that sends its headers slowly is cut off, one that sends its body slowly is answered 408, and
-//! beyond a number of connections new ones wait in the system's queue, of which no address takes more than
-//! its share. Whoever has sent a request is answered
-//! within a time, whatever the store does; only the bodies of answers may take longer, and whoever does not
-//! read them is cut off.
+//! Slow headers close the connection, a slow body gets 408, and beyond the maximum new connections wait in
+//! the system's queue, with a share per address. A response starts within a time limit, whatever the store
+//! does; only its body may take longer, and clients that do not read it are cut off.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
@@ -36,23 +34,18 @@ use crate::api::transport::{AcceptedStream, Transport, TransportScheme};
 use crate::api::{CORRELATION_ID, GuardedRouter, Routers, correlation_id};
 use crate::webhooks;
 
-/// The bounds of the API.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ApiLimits {
-    /// The largest body.
     pub body_bytes_max: usize,
-    /// How long a body may take to come.
     pub body_time: Duration,
-    /// How long headers may take to come, and how long a connection may idle between requests.
+    /// Time limit for headers, and idle time between requests.
     pub header_time: Duration,
-    /// How long a TLS handshake may take.
     pub handshake_time: Duration,
-    /// How long it takes at most until an answer begins, from when the headers are there. It is longer than
-    /// a body may take, so that who is too slow is told so.
+    /// Time limit from the headers to the start of the response. Longer than `body_time`, so that slow
+    /// senders get their 408.
     pub answer_time: Duration,
-    /// How long a client may read nothing of what it is told.
+    /// How long a client may read nothing.
     pub unread_time: Duration,
-    /// Connections at once.
     pub connections_max: usize,
 }
 
@@ -70,21 +63,20 @@ impl ApiLimits {
     }
 }
 
-/// Connections at once, if the system lets us have as many.
+/// Maximum of connections, if the file limit allows.
 const CONNECTIONS_MAX: u64 = 10_000;
 
-/// Files that are left for calls to targets, which are up to 1,024, and for the store.
+/// Files reserved for calls to targets (up to 1,024) and the store.
 const FILES_RESERVED: u64 = 1_024 + 256;
 
-/// As many connections as there are files for: whoever comes must not take the last one, or nothing more
-/// could be delivered.
+/// Connections must not take the last files, or deliveries would stop.
 fn connections_max() -> usize {
     let files = files_max();
     let beside = files.saturating_sub(FILES_RESERVED).max(files / 2);
     usize::try_from(beside.min(CONNECTIONS_MAX)).expect("a few thousand")
 }
 
-/// How many files this process may have open; it asks for all that it may ask for.
+/// Raises the limit of open files to the hard limit and returns it.
 fn files_max() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, ..limit };
@@ -92,16 +84,14 @@ fn files_max() -> u64 {
     current.unwrap_or(u64::MAX)
 }
 
-/// The bytes that a request's headers may take; the library takes a hundred of them at most.
+/// Limit of request headers in bytes; the library allows a hundred headers.
 const HEADER_BYTES_MAX: usize = 64 * 1024;
 
-/// The bytes that a path with its query may take.
 const URI_BYTES_MAX: usize = 8 * 1024;
 
-/// How long to wait when the system has no more sockets for us.
+/// Pause after a failed accept, such as without free sockets.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// A door that is open.
 pub(crate) struct ApiListener {
     pub address: SocketAddr,
     close: watch::Sender<bool>,
@@ -109,21 +99,19 @@ pub(crate) struct ApiListener {
 }
 
 impl ApiListener {
-    /// Takes no more connections, lets requests end within that time, and then cuts off what has not ended.
+    /// Accepts no more connections, waits that long for requests to end, and cuts off the rest.
     pub(crate) async fn close(self, within: Duration) {
         // The task listens for as long as it runs.
         let _ = self.close.send(true);
         let mut task = self.task;
         if tokio::time::timeout(within, &mut task).await.is_err() {
-            // The task owns all connections: what has not ended by now ends with it.
+            // The task owns all connections: the rest ends with it.
             task.abort();
             let _ = task.await;
         }
     }
 }
 
-/// Serves the API to those who come to an address that is ours already; the routers are made with what turns
-/// true when the door closes.
 pub(crate) fn start_listening(
     transport: Transport,
     listener: TcpListener,
@@ -137,8 +125,8 @@ pub(crate) fn start_listening(
     Ok(ApiListener { address, close, task })
 }
 
-/// Serves `router` on the stack of the API, to this machine, for as long as it is polled: the bare limit that
-/// measurements compare with. An answer may take forever.
+/// Serves `router` on the stack of the API, to this machine, without a response timeout: the baseline of
+/// benchmarks.
 pub async fn serve_bare(listener: TcpListener, router: Router, body_bytes_max: usize) -> std::io::Result<()> {
     let limits = ApiLimits { answer_time: Duration::MAX, ..ApiLimits::with_body(body_bytes_max) };
     let _listening = start_listening(Transport::Plain, listener, |_| Routers::open(router), limits)?;
@@ -160,7 +148,7 @@ async fn accept_all(
         let place = tokio::select! {
             biased;
             _ = closing.changed() => break,
-            place = Arc::clone(&room).acquire_owned() => place.expect("nobody closes the semaphore"),
+            place = Arc::clone(&room).acquire_owned() => place.expect("the semaphore is never closed"),
         };
         let (stream, peer) = tokio::select! {
             biased;
@@ -171,7 +159,7 @@ async fn accept_all(
                     (stream, peer.ip())
                 }
                 Err(error) => {
-                    // Once is enough until it goes well again.
+                    // Logged once until an accept succeeds.
                     if !std::mem::replace(&mut has_failed, true) {
                         tracing::warn!(%error, "could not accept a connection");
                     }
@@ -182,7 +170,7 @@ async fn accept_all(
             Some(_) = connections.join_next() => continue,
         };
         let Some(member) = per_address.join(peer) else {
-            tracing::debug!(%peer, "an address has its share of connections, and one more is hung up");
+            tracing::debug!(%peer, "connection limit of the address reached, connection closed");
             continue;
         };
         let (transport, routers, closing) = (transport.clone(), Arc::clone(&routers), closing.clone());
@@ -195,7 +183,6 @@ async fn accept_all(
     while connections.join_next().await.is_some() {}
 }
 
-/// Answers one request within a time, under the client's correlation id or one of ours.
 async fn answer(
     routers: &Routers,
     came: ConnectionOrigin,
@@ -203,7 +190,7 @@ async fn answer(
     within: Duration,
 ) -> Result<Response, Infallible> {
     let id = correlation_id(request.headers());
-    // Handlers find the one that is answered with, whoever made it.
+    // Handlers find the id of the response.
     request.headers_mut().insert(CORRELATION_ID, id.clone());
     let mut response = match enter(routers, came, &mut request) {
         Ok(mut router) => match tokio::time::timeout(within, router.call(request)).await {
@@ -213,14 +200,13 @@ async fn answer(
         Err(refusal) => refusal.into_response(),
     };
     if response.status() == StatusCode::INTERNAL_SERVER_ERROR {
-        // What went wrong is told where it did; this ties it to whoever comes with the id.
-        tracing::error!(correlation_id = ?id, "a request met a fault of ours");
+        // The cause is logged where it occurred; this links it to the correlation id.
+        tracing::error!(correlation_id = ?id, "request failed with an internal error");
     }
     response.headers_mut().insert(CORRELATION_ID, id);
     Ok(response)
 }
 
-/// The router that a request goes to; refuses what no handler should have to look at.
 fn enter(
     routers: &Routers,
     came: ConnectionOrigin,
@@ -240,8 +226,8 @@ fn enter(
         Some(_) | None => {
             let is_hook =
                 routers.guarded.is_some() && webhooks::handlers::is_call(request.method(), request.uri());
-            // The signature tells whose a hook is: a tunnel may have brought it here under a name of its own.
-            let loopback = if is_hook { LoopbackPolicy::Everybody } else { routers.loopback };
+            // Webhooks are verified by signature, and a tunnel may use its own host name.
+            let loopback = if is_hook { LoopbackPolicy::AnyClient } else { routers.loopback };
             loopback.check(request.headers(), came.by)?;
             Ok(routers.open.clone())
         }
@@ -256,12 +242,12 @@ async fn serve(
     limits: ApiLimits,
     mut closing: watch::Receiver<bool>,
 ) {
-    // Answers are small and somebody waits for each.
+    // Responses are small and latency counts.
     let _ = stream.set_nodelay(true);
     let entered = tokio::select! {
         biased;
         entered = transport.enter(stream, limits.handshake_time) => entered,
-        // Whoever has not come in by then stays outside.
+        // Connections still in the handshake are dropped.
         _ = closing.changed() => return,
     };
     let came = ConnectionOrigin { from: peer, by: transport.scheme() };
@@ -272,7 +258,6 @@ async fn serve(
     }
 }
 
-/// How a connection came in.
 #[derive(Clone, Copy)]
 struct ConnectionOrigin {
     from: IpAddr,
@@ -303,7 +288,7 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin>(
         }
     };
     if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended early");
+        tracing::debug!(%error, "connection ended early");
     }
 }
 
@@ -321,7 +306,6 @@ mod tests {
             .expect("a port is free")
     }
 
-    /// All that the server says to those bytes until it hangs up.
     async fn say(address: SocketAddr, request: &str) -> String {
         let mut stream = TcpStream::connect(address).await.expect("it listens");
         stream.write_all(request.as_bytes()).await.expect("it reads");
@@ -330,7 +314,7 @@ mod tests {
         said
     }
 
-    /// Answers to pipelined requests, and long ones, stay with us until they are read.
+    /// Responses to pipelined requests, and long ones, are buffered until they are read.
     #[tokio::test]
     async fn whoever_never_reads_the_answer_leaves_its_place_to_others() {
         let endless = || async {
@@ -376,7 +360,7 @@ mod tests {
             "retry-after: 1\r\n",
             "x-correlation-id: c-1\r\n",
             "SERVICE_UNAVAILABLE",
-            "no answer within 0.05 s",
+            "no response within 0.05 s",
         ] {
             assert!(never.contains(part), "{part}: {never}");
         }
@@ -395,7 +379,7 @@ mod tests {
         listening.close(Duration::from_millis(50)).await;
         let mut rest = Vec::new();
         let ended = tokio::time::timeout(Duration::from_secs(5), waiting.read_to_end(&mut rest)).await;
-        // Either way of hanging up will do.
+        // Any kind of close is fine.
         let _ = ended.expect("the connection ends with the door");
         assert!(rest.is_empty(), "nothing was answered: {rest:?}");
     }

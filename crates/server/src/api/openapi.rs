@@ -1,7 +1,7 @@
-//! The API's description, OpenAPI 3.1, made of the handlers that it describes.
+//! The API's description, OpenAPI 3.1, generated from the handlers.
 //!
-//! Invariants: a route is added with its description and its errors, or not at all; every answer there is has
-//! its headers; what is served, printed by `redrive openapi` and kept in `docs/reference/openapi.json` is the same.
+//! Invariants: a route cannot be added without its description and errors; every response has its headers;
+//! the server, `redrive openapi` and `docs/reference/openapi.json` have the same document.
 
 pub(crate) mod query_keys;
 
@@ -32,16 +32,15 @@ use crate::status::live::Pulse;
 use crate::storage::backup::BackupStep;
 use crate::terminal::print_json;
 
-/// Prints the description of the HTTP API, OpenAPI 3.1, for tools that make clients, pages and tests of it.
+/// Prints the OpenAPI 3.1 description of the HTTP API.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   redrive openapi > openapi.json
 
-A running server has it at /openapi.json.")]
+A running server serves it at /openapi.json.")]
 pub(crate) struct OpenapiArgs {}
 
-/// What every request may be answered with, whatever it asks for.
 const EVERYWHERE: [ApiCode; 6] = [
     ApiCode::BadRequest,
     ApiCode::Forbidden,
@@ -51,7 +50,6 @@ const EVERYWHERE: [ApiCode; 6] = [
     ApiCode::Unavailable,
 ];
 
-/// What else those are answered with that bring a body.
 const WITH_BODY: [ApiCode; 4] =
     [ApiCode::Validation, ApiCode::RequestTimeout, ApiCode::PayloadTooLarge, ApiCode::UnsupportedEncoding];
 
@@ -59,24 +57,23 @@ const WITH_BODY: [ApiCode; 4] =
 #[openapi(
     info(
         title = "Redrive",
-        description = "Takes events in, delivers each to the services that want it, and records one outcome for each.\n\nEvery answer has an `X-Correlation-Id`: the one that the request came with, if it is at most 128 visible characters, else a new one. Every error has the form of `ErrorBody`, and its `code` never changes its meaning."
+        description = "Accepts events, delivers each to the services that subscribe to it, and records one outcome for each delivery.\n\nEvery response has an `X-Correlation-Id`: that of the request if it has at most 128 visible characters, else a new one. Every error has the form of `ErrorBody`, and its `code` never changes its meaning."
     ),
-    servers((url = "http://127.0.0.1:7373", description = "where `redrive serve` listens unless it is told otherwise")),
+    servers((url = "http://127.0.0.1:7373", description = "the default address of `redrive serve`")),
     tags(
-        (name = "events", description = "events come in, and are found again"),
-        (name = "deliveries", description = "what became of them, service by service"),
-        (name = "dead letters", description = "what failed for good"),
-        (name = "replays", description = "dead letters are sent again"),
-        (name = "operating", description = "services and the server itself"),
+        (name = "events", description = "send and find events"),
+        (name = "deliveries", description = "deliveries of events to services"),
+        (name = "dead letters", description = "deliveries that failed for good"),
+        (name = "replays", description = "replays of dead letters"),
+        (name = "operating", description = "services, breakers, alerts and the server"),
     ),
     components(schemas(ErrorBody, BackupStep, Pulse, ActivityLine))
 )]
 struct OpenApiFrame;
 
-/// Every route with what one needs for it, its description, and the errors of its own.
 pub(crate) struct Routes {
     promised: Vec<DescribedRoute>,
-    /// What is no part of the API.
+    /// Routes outside the API.
     beside: Vec<(&'static str, MethodRouter<App>)>,
 }
 
@@ -91,7 +88,6 @@ impl Routes {
         Self { promised: Vec::new(), beside: Vec::new() }
     }
 
-    /// One more route: what one needs for it, and the errors of its own that it is answered with.
     pub(crate) fn add(
         mut self,
         need: RouteAccess,
@@ -102,13 +98,12 @@ impl Routes {
         self
     }
 
-    /// One more route that everybody may come by and that no program should rely on.
+    /// An undocumented route with open access.
     pub(crate) fn beside(mut self, path: &'static str, answer: MethodRouter<App>) -> Self {
         self.beside.push((path, answer));
         self
     }
 
-    /// What serves: where nobody is asked who they are, and where everybody is.
     pub(crate) fn serve(self, app: &App) -> (Router<App>, Router<App>) {
         let (mut open, mut guarded) = (Router::new(), Router::new());
         for DescribedRoute { need, described: (_, paths, answer), .. } in self.promised {
@@ -124,10 +119,8 @@ impl Routes {
         (open, guarded)
     }
 
-    /// What describes them.
     fn describe(self) -> Description {
         let mut router = OpenApiRouter::with_openapi(OpenApiFrame::openapi());
-        // Answers that several routes have in common, by their names.
         let mut common = BTreeMap::new();
         for DescribedRoute { need, described: (schemas, mut paths, answer), errors } in self.promised {
             for (does, operation) in paths.paths.values_mut().flat_map(operations) {
@@ -152,7 +145,6 @@ impl Routes {
         description
     }
 
-    /// What each needs, as people call it.
     #[cfg(test)]
     pub(crate) fn needs(&self) -> Vec<(String, RouteAccess)> {
         let of = |route: &DescribedRoute| {
@@ -174,7 +166,7 @@ fn guard_by(need: RouteAccess, answer: MethodRouter<App>, app: &App) -> MethodRo
     answer.route_layer(from_fn_with_state(RouteGuard { app: app.clone(), asked }, guard))
 }
 
-/// Who may come: nobody is asked where there are no keys, and else one needs one of the roles.
+/// Open without keys; otherwise one of the roles is needed.
 fn security(need: RouteAccess) -> Vec<SecurityRequirement> {
     let roles = match need {
         RouteAccess::Nothing => return Vec::new(),
@@ -192,7 +184,6 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = (RouteEffect, &mut Op
     get.iter_mut().map(|operation| (RouteEffect::Read, operation)).chain(writes)
 }
 
-/// What a method is for.
 #[derive(Clone, Copy)]
 enum RouteEffect {
     Read,
@@ -200,7 +191,6 @@ enum RouteEffect {
 }
 
 impl RouteEffect {
-    /// What else is answered to such requests.
     const fn errors(self) -> &'static [ApiCode] {
         match self {
             Self::Read => &[],
@@ -209,17 +199,15 @@ impl RouteEffect {
     }
 }
 
-/// Every answer says which request it is of.
 fn describe_headers(operation: &mut Operation) {
     for response in operation.responses.responses.values_mut() {
         if let RefOr::T(response) = response {
-            let told = RefOr::Ref(Ref::new("#/components/headers/X-Correlation-Id"));
-            response.headers.insert("X-Correlation-Id".to_owned(), told);
+            let reference = RefOr::Ref(Ref::new("#/components/headers/X-Correlation-Id"));
+            response.headers.insert("X-Correlation-Id".to_owned(), reference);
         }
     }
 }
 
-/// All errors that an operation is answered with, by their statuses.
 fn errors_of(operation: &Operation, own: &[ApiCode]) -> BTreeMap<String, Vec<ApiCode>> {
     let mut codes = [&EVERYWHERE, own].concat();
     if operation.request_body.is_some() {
@@ -242,18 +230,17 @@ fn name_of(codes: &[ApiCode]) -> String {
     words.join(".")
 }
 
-/// An answer with one of those codes, which have one status.
 fn error(codes: &[ApiCode]) -> Response {
     let meanings: Vec<String> =
-        codes.iter().map(|code| format!("`{}`: {}", code.as_str(), code.says())).collect();
+        codes.iter().map(|code| format!("`{}`: {}", code.as_str(), code.meaning())).collect();
     let words: Vec<&str> = codes.iter().map(|code| code.as_str()).collect();
     let mut headers = json!({ "X-Correlation-Id": { "$ref": "#/components/headers/X-Correlation-Id" } });
-    if codes.iter().any(|code| code.asks_to_wait()) {
+    if codes.iter().any(|code| code.has_retry_after()) {
         headers["Retry-After"] = json!({ "$ref": "#/components/headers/Retry-After" });
     }
     let code = json!({ "type": "string", "enum": words });
     let one_of_those = json!({ "allOf": [
-        { "$ref": "#/components/schemas/ErrorShown" },
+        { "$ref": "#/components/schemas/ErrorJson" },
         { "type": "object", "properties": { "code": code } },
     ] });
     let schema = json!({ "type": "object", "required": ["error"], "properties": { "error": one_of_those } });
@@ -265,34 +252,32 @@ fn error(codes: &[ApiCode]) -> Response {
     serde_json::from_value(response).expect("it is written as OpenAPI writes it")
 }
 
-/// The whole description.
 pub(crate) fn document() -> Value {
     let mut document = serde_json::to_value(api::routes().describe()).expect("descriptions are JSON");
     let components = &mut document["components"];
     components["headers"] = json!({
         "X-Correlation-Id": {
-            "description": "what ties the answer to its request",
+            "description": "identifies the request in logs",
             "schema": { "type": "string", "minLength": 1 },
         },
         "Retry-After": {
-            "description": "how many seconds to wait before asking again",
+            "description": "seconds to wait before the next request",
             "schema": { "type": "integer", "minimum": 1 },
         },
         "Content-Location": {
-            "description": "the address that this is known by for as long as it is known",
+            "description": "permanent address of the resource",
             "schema": { "type": "string" },
         },
     });
     components["securitySchemes"] = json!({
-        "bearer": { "type": "http", "scheme": "bearer", "description": "a key or a token" },
+        "bearer": { "type": "http", "scheme": "bearer", "description": "an API key or a token" },
     });
     refine(&mut document);
     inline_scalars(&mut document);
     document
 }
 
-/// Writes texts and numbers with a type of their own where they stand: tools know references to objects and
-/// enumerations best.
+/// Inlines scalar types: tools handle references to objects and enumerations best.
 fn inline_scalars(document: &mut Value) {
     let is_scalar = |schema: &Value| {
         matches!(schema["type"].as_str(), Some("string" | "integer")) && schema.get("enum").is_none()
@@ -325,13 +310,12 @@ fn inline(value: &mut Value, scalars: &Map<String, Value>) {
     }
 }
 
-/// Says what types cannot.
 fn refine(document: &mut Value) {
     for name in ["MoveRemovedWanted", "PurgeWanted", "ReplayWanted"] {
         let whole = merged(document, name);
         document["components"]["schemas"][name] = whole;
     }
-    // What they bring may be left out.
+    // These bodies are optional.
     for path in [
         "/v1/events/{name}",
         "/v1/dead-letters/{id}/skip",
@@ -343,12 +327,12 @@ fn refine(document: &mut Value) {
         document["paths"][path]["post"]["requestBody"]["required"] = json!(false);
     }
     let schemas = &mut document["components"]["schemas"];
-    schemas["ErrorShown"]["properties"]["code"]["enum"] = ApiCode::ALL.map(ApiCode::as_str).as_slice().into();
+    schemas["ErrorJson"]["properties"]["code"]["enum"] = ApiCode::ALL.map(ApiCode::as_str).as_slice().into();
     let event = &mut schemas["CloudEvent"];
     event["not"] = json!({ "required": ["data", "data_base64"] });
     event["propertyNames"] = json!({ "pattern": "^([a-z0-9]{1,64}|data_base64)$" });
     event["additionalProperties"] = json!({
-        "description": "an attribute that only targets understand",
+        "description": "an extension attribute",
         "type": ["string", "integer", "boolean", "null"],
         "pattern": event["properties"]["id"]["pattern"],
         "minimum": i32::MIN,
@@ -356,7 +340,7 @@ fn refine(document: &mut Value) {
     });
 }
 
-/// The schema of a request in one piece, so that it can say that there is nothing else.
+/// The schema of a request in one piece, so that additional properties can be refused.
 fn merged(document: &Value, name: &str) -> Value {
     let schemas = &document["components"]["schemas"];
     let mut whole = json!({ "type": "object", "properties": {}, "additionalProperties": false });
@@ -374,7 +358,6 @@ fn merged(document: &Value, name: &str) -> Value {
     whole
 }
 
-/// As it is served.
 static SERVED: LazyLock<Bytes> = LazyLock::new(|| document().to_string().into());
 
 /// This description.

@@ -1,10 +1,9 @@
-//! The web page of a server: files that are part of this program, for whoever comes.
+//! The web page: files that are compiled into this program and served to everyone.
 //!
-//! They hold nothing that is anybody's: what the page shows it asks the API for, like any other client, and
-//! with a key where one is needed.
+//! They contain no data: the page requests it from the API like any client, with a key where one is needed.
 //!
-//! Invariants: a file of `page/` is in the table, or a test fails; nothing is ever read from a disk; the page
-//! runs no script, takes no style and talks to no server but this one, as its policy tells the browser.
+//! Invariants: every file of `page/` is in the table, or a test fails; nothing is read from disk; by its
+//! content security policy the page uses no script, style or server but this one.
 
 use std::fmt::Write;
 use std::sync::LazyLock;
@@ -26,10 +25,9 @@ const STYLE: &str = "text/css; charset=utf-8";
 
 const DRAWING: &str = "image/svg+xml";
 
-/// The file that is the page itself.
 const FIRST: &str = "index.html";
 
-/// Every file: its path below `page/`, what it is, and what is in it.
+/// Every file: its path below `page/`, its content type, and its content.
 #[rustfmt::skip]
 const FILES: &[(&str, &str, &[u8])] = &[
     (FIRST,                 HTML,    include_bytes!("../../page/index.html")),
@@ -97,8 +95,7 @@ const FILES: &[(&str, &str, &[u8])] = &[
     ("simulation/document.js",   SCRIPT, include_bytes!("../../page/simulation/document.js")),
 ];
 
-/// What a browser is told of every file: whose scripts and styles it may use, whom it may ask, and that
-/// nobody else may show it or look into it.
+/// Security headers of every file: sources of scripts and styles, allowed requests, and no framing.
 #[rustfmt::skip]
 const RULES: [(HeaderName, &str); 8] = [
     (header::CONTENT_SECURITY_POLICY, "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"),
@@ -108,23 +105,21 @@ const RULES: [(HeaderName, &str); 8] = [
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
     (HeaderName::from_static("permissions-policy"), "camera=(), geolocation=(), microphone=(), payment=(), usb=()"),
-    // A browser asks again each time, and hears that nothing has changed until the program has.
+    // Browsers revalidate each time, which is cheap thanks to the tag.
     (header::CACHE_CONTROL, "no-cache"),
 ];
 
-/// The page.
 pub(crate) async fn first(asked: HeaderMap) -> ApiResult {
     serve(FIRST, &asked)
 }
 
-/// A file of the page.
 pub(crate) async fn file(Path(name): Path<String>, asked: HeaderMap) -> ApiResult {
     serve(&name, &asked)
 }
 
 fn serve(name: &str, asked: &HeaderMap) -> ApiResult {
     let at = FILES.iter().position(|(known, ..)| *known == name);
-    let at = at.ok_or_else(|| ApiError::new(ApiCode::PathNotFound, "the page has no such file"))?;
+    let at = at.ok_or_else(|| ApiError::new(ApiCode::PathNotFound, "no such file"))?;
     let (_, kind, content) = FILES[at];
     let tag = &TAGS[at];
     let is_known = asked.get_all(header::IF_NONE_MATCH).iter().any(|known| known == tag);
@@ -139,11 +134,10 @@ fn serve(name: &str, asked: &HeaderMap) -> ApiResult {
     Ok(response)
 }
 
-/// What each file is told from other versions of itself by.
 static TAGS: LazyLock<Vec<HeaderValue>> =
     LazyLock::new(|| FILES.iter().map(|(_, _, content)| tag(content)).collect());
 
-/// The digits of a tag: enough that no two versions of a file share one.
+/// Enough that no two versions of a file share a tag.
 const TAG_BYTES: usize = 12;
 
 fn tag(content: &[u8]) -> HeaderValue {
@@ -155,13 +149,12 @@ fn tag(content: &[u8]) -> HeaderValue {
     HeaderValue::from_str(&format!("\"{digits}\"")).expect("quoted digits are a header")
 }
 
-/// The text of a file of the page.
 pub(crate) fn text_of(name: &str) -> &'static str {
     let (.., content) = FILES.iter().find(|(known, ..)| *known == name).expect("the page has this file");
     std::str::from_utf8(content).expect("files are text")
 }
 
-/// The names that a line of a script imports, and from which file: `import { one, two as other } from "./file.js";`.
+/// Parses `import { one, two as other } from "./file.js";`: the names and the file.
 pub(crate) fn import_of<'a>(name: &str, line: &'a str) -> Option<(&'a str, String)> {
     let (names, file) = line.strip_prefix("import { ")?.strip_suffix("\";")?.split_once(" } from \"")?;
     let folder = name.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
@@ -180,9 +173,7 @@ mod tests {
 
     use super::*;
 
-    /// More lines than that have more than one job.
     const LINES_MAX: usize = 300;
-    /// A longer line is read by nobody to its end.
     const LINE_CHARS_MAX: usize = 200;
 
     fn folder() -> &'static FilePath {
@@ -210,7 +201,7 @@ mod tests {
         assert_eq!(served, found);
     }
 
-    /// A browser that finds the modules one import after the other asks in as many turns as they are deep.
+    /// A browser that discovers modules import by import needs a round trip per level.
     #[test]
     fn whatever_views_share_is_asked_for_at_once() {
         let page = include_str!("../../page/index.html");
@@ -250,7 +241,7 @@ mod tests {
         }
     }
 
-    /// A script imports what it uses, and exports what others import: what is left over misleads whoever reads it.
+    /// A script imports only what it uses, and exports only what others import.
     #[test]
     fn every_import_is_used_and_every_export_imported() {
         let scripts: Vec<(&str, &str)> = FILES
@@ -269,24 +260,22 @@ mod tests {
                 problems.push(format!("{name} imports `{here}` and does not use it"));
             }
             for exported in text.lines().filter_map(exported) {
-                // The module of a view is loaded when it is gone to.
+                // The module of a view is loaded on demand.
                 let is_view = exported == "view" && name.starts_with("views/");
                 if !is_view && !imported.contains(&((*name).to_owned(), exported)) {
-                    problems.push(format!("{name} exports `{exported}`, and nobody imports it"));
+                    problems.push(format!("{name} exports `{exported}`, which no file imports"));
                 }
             }
         }
         assert!(problems.is_empty(), "{}", problems.join("\n"));
     }
 
-    /// A name that a script takes from another file: what it is called there and here.
     struct Import<'a> {
         file: String,
         there: &'a str,
         here: &'a str,
     }
 
-    /// Every import stands on one line.
     fn imports<'a>(name: &'a str, text: &'a str) -> impl Iterator<Item = Import<'a>> {
         let lines = text.lines().filter(|line| line.starts_with("import "));
         lines.flat_map(move |line| {
@@ -299,14 +288,12 @@ mod tests {
         })
     }
 
-    /// The name that a line exports.
     fn exported(line: &str) -> Option<&str> {
         let declared = line.strip_prefix("export ")?.trim_start_matches("async ");
         let named = declared.split_once(' ').expect("an export has a name").1;
         named.split(|char: char| !is_of_word(char)).next()
     }
 
-    /// Whether the word stands anywhere but in imports and remarks.
     fn uses(text: &str, word: &str) -> bool {
         let is_code = |line: &&str| {
             !["import ", "/*", "*", "//"].iter().any(|start| line.trim_start().starts_with(start))

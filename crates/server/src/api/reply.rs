@@ -1,4 +1,4 @@
-//! Answers of handlers: JSON, and streams of lines.
+//! Responses of handlers: JSON, and streams of lines.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,7 +11,6 @@ use http_body_util::StreamBody;
 
 use crate::api::error::ApiResult;
 
-/// A good answer, as the end of a handler.
 #[expect(clippy::unnecessary_wraps, reason = "handlers end with it")]
 pub(crate) fn ok(value: &impl serde::Serialize) -> ApiResult {
     Ok(json(StatusCode::OK, value))
@@ -22,10 +21,8 @@ pub(crate) fn json(status: StatusCode, value: &impl serde::Serialize) -> Respons
     (status, [(header::CONTENT_TYPE, "application/json")], text).into_response()
 }
 
-/// The next item of a source, when it comes.
 type NextLine<'a, T> = Pin<Box<dyn Future<Output = Option<T>> + Send + 'a>>;
 
-/// A body of lines, each made when something comes.
 pub(crate) fn lines<S, T>(
     source: S,
     next: for<'a> fn(&'a mut S) -> NextLine<'a, T>,

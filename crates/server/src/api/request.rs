@@ -1,6 +1,6 @@
-//! What requests say, in queries and bodies, read by serde into one type each, which also describes it.
+//! Queries and bodies of requests, read by serde into types that also describe them.
 //!
-//! A request may be a tuple of such types: each takes the keys of its own. A key that none takes is refused.
+//! A request may be a tuple of such types: each takes its own keys. Unknown keys are refused.
 
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
@@ -14,13 +14,12 @@ use crate::api::error::ApiError;
 use crate::api::{App, body};
 use crate::letters::{LIST_DEFAULT, LIST_MAX};
 
-/// The largest number that a key takes: clients and the store have no larger ones.
+/// The largest number a key takes, for the sake of clients and the store.
 const NUMBER_MAX: u64 = i64::MAX.unsigned_abs();
 
-/// The longest note: it is kept with what was done, and shown wherever that is.
+/// Notes are kept in the audit log and shown with it.
 const NOTE_CHARS_MAX: usize = 1_000;
 
-/// A key with a value that cannot be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{field}` {reason}")]
 pub(crate) struct WrongField {
@@ -36,7 +35,7 @@ impl WrongField {
 
 impl serde::de::Error for WrongField {
     fn custom<T: std::fmt::Display>(message: T) -> Self {
-        Self::new("body", format!("is not right: {message}"))
+        Self::new("body", format!("is not valid: {message}"))
     }
 
     fn missing_field(field: &'static str) -> Self {
@@ -44,7 +43,6 @@ impl serde::de::Error for WrongField {
     }
 }
 
-/// The query of a request.
 pub(crate) struct Query<T>(pub T);
 
 impl<T: DeserializeOwned> FromRequestParts<App> for Query<T> {
@@ -55,7 +53,7 @@ impl<T: DeserializeOwned> FromRequestParts<App> for Query<T> {
     }
 }
 
-/// The JSON object of a request, which may be left out if none of its keys must be there.
+/// A JSON body; optional if none of its keys is required.
 pub(crate) struct JsonBody<T>(pub T);
 
 impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
@@ -67,12 +65,11 @@ impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
     }
 }
 
-/// From the part of an address behind the question mark.
 pub(crate) fn of_query<T: DeserializeOwned>(query: Option<&str>) -> Result<T, WrongField> {
     let mut keys = Map::new();
     for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
         if keys.insert(name.to_string(), Value::String(value.into_owned())).is_some() {
-            return Err(WrongField::new(&name, "stands twice"));
+            return Err(WrongField::new(&name, "is given twice"));
         }
     }
     of_keys(keys)
@@ -85,8 +82,8 @@ pub(crate) fn of_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, WrongField>
     match serde_json::from_slice(body) {
         Ok(Value::Object(keys)) => of_keys(keys),
         Ok(Value::Null) => of_keys(Map::new()),
-        Ok(_) => Err(WrongField::new("body", "is no JSON object")),
-        Err(error) => Err(WrongField::new("body", format!("is no JSON object: {error}"))),
+        Ok(_) => Err(WrongField::new("body", "is not a JSON object")),
+        Err(error) => Err(WrongField::new("body", format!("is not a JSON object: {error}"))),
     }
 }
 
@@ -94,11 +91,11 @@ fn of_keys<T: DeserializeOwned>(mut keys: Map<String, Value>) -> Result<T, Wrong
     let request = T::deserialize(RequestKeys(&mut keys))?;
     match keys.keys().next() {
         None => Ok(request),
-        Some(name) => Err(WrongField::new(name, "is not known here")),
+        Some(name) => Err(WrongField::new(name, "is unknown")),
     }
 }
 
-/// The keys that are left. Null is as good as nothing.
+/// The remaining keys. Null counts as absent.
 struct RequestKeys<'a>(&'a mut Map<String, Value>);
 
 impl<'de> Deserializer<'de> for RequestKeys<'_> {
@@ -136,7 +133,7 @@ impl<'de> SeqAccess<'de> for RequestKeys<'_> {
     }
 }
 
-/// Keys with their values, of which the last is the next.
+/// Keys with values; the last is the next.
 struct RequestFields(Vec<(&'static str, Value)>);
 
 impl<'de> MapAccess<'de> for RequestFields {
@@ -152,25 +149,23 @@ impl<'de> MapAccess<'de> for RequestFields {
         if value == "" {
             return Err(WrongField::new(name, "is empty"));
         }
-        seed.deserialize(value).map_err(|error| WrongField::new(name, format!("is not right: {error}")))
+        seed.deserialize(value).map_err(|error| WrongField::new(name, format!("is not valid: {error}")))
     }
 }
 
-/// What a text says.
 pub(crate) fn read<T, E: std::fmt::Display>(
     field: &str,
     text: Option<&str>,
     read: impl FnOnce(&str) -> Result<T, E>,
 ) -> Result<Option<T>, WrongField> {
-    let wrong = |error| WrongField::new(field, format!("is not right: {error}"));
+    let wrong = |error| WrongField::new(field, format!("is not valid: {error}"));
     text.map(read).transpose().map_err(wrong)
 }
 
-/// A number of a query or of a body, where it may be a text, too.
 pub(crate) fn number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     let number = match Value::deserialize(from)? {
         Value::Number(number) => number.as_u64(),
-        // A sign is no part of a number here.
+        // A sign is refused.
         Value::String(text) => text.parse().ok().filter(|_| !text.starts_with('+')),
         _ => None,
     };
@@ -178,7 +173,6 @@ pub(crate) fn number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, 
     number.filter(|number| *number <= NUMBER_MAX).map(Some).ok_or_else(wrong)
 }
 
-/// Why somebody does something, in their own words.
 pub(crate) fn note<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     let note = Option::<String>::deserialize(from)?;
     if note.as_deref().is_some_and(|note| note.chars().nth(NOTE_CHARS_MAX).is_some()) {
@@ -187,10 +181,10 @@ pub(crate) fn note<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>,
     Ok(note)
 }
 
-/// A part of a list.
+/// Paging of a list.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct PageQuery {
-    /// How many at most: 50 unless said, and never more than 500.
+    /// Maximum of entries: 50 by default, at most 500.
     #[serde(default, deserialize_with = "number")]
     limit: Option<u64>,
 }
@@ -202,25 +196,25 @@ impl PageQuery {
     }
 }
 
-/// Where a list goes on whose entries are numbered.
+/// Continues a list of numbered entries.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct BeforeQuery {
-    /// The `next` of an earlier answer.
+    /// The `next` of an earlier response.
     #[serde(default, deserialize_with = "number")]
     pub(crate) before: Option<u64>,
 }
 
-/// Why something is done.
+/// The reason of an action.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NoteRequest {
-    /// For the audit.
+    /// Reason, for the audit log.
     #[serde(default, deserialize_with = "note")]
     #[schema(min_length = 1, max_length = 1000)]
     pub(crate) note: Option<String>,
 }
 
-/// Nothing more to say.
+/// An empty object.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct EmptyResponse {}
 
@@ -251,11 +245,11 @@ mod tests {
             ("null",          r#"{"before":null}"#,   Ok((None, 50))),
             ("numbers",       r#"{"before":7,"limit":"9"}"#, Ok((Some(7), 9))),
             ("too many",      r#"{"limit":501}"#,     Ok((None, 500))),
-            ("a sign",        r#"{"limit":"+9"}"#,    Err("`limit` is not right: it must be a whole number of at most 63 bits")),
-            ("too large",     r#"{"before":9223372036854775808}"#, Err("`before` is not right: it must be a whole number of at most 63 bits")),
+            ("a sign",        r#"{"limit":"+9"}"#,    Err("`limit` is not valid: it must be a whole number of at most 63 bits")),
+            ("too large",     r#"{"before":9223372036854775808}"#, Err("`before` is not valid: it must be a whole number of at most 63 bits")),
             ("empty",         r#"{"before":""}"#,     Err("`before` is empty")),
-            ("unknown",       r#"{"beforee":1}"#,     Err("`beforee` is not known here")),
-            ("no object",     "[]",                   Err("`body` is no JSON object")),
+            ("unknown",       r#"{"beforee":1}"#,     Err("`beforee` is unknown")),
+            ("no object",     "[]",                   Err("`body` is not a JSON object")),
         ];
         for (name, body, expected) in cases {
             let seen = of_body::<(BeforeQuery, PageQuery)>(body.as_bytes());

@@ -1,7 +1,7 @@
-//! How a connection comes in: as it is, or by TLS under a certificate that may change while the door is open.
+//! Transport of connections: plain, or TLS with a certificate that may change while serving.
 //!
-//! Invariants: a handshake ends within a time, as everything that a client may drag out; whoever is inside
-//! keeps the certificate that was shown, whoever comes later sees the new one.
+//! Invariants: a handshake has a time limit; open connections keep their certificate, new ones use the
+//! current one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,27 +17,22 @@ use tokio_rustls::server::TlsStream;
 use crate::api::code::ApiCode;
 use crate::api::limits::connection::error_response;
 
-/// What a connection has to go through.
 #[derive(Clone)]
 pub(crate) enum Transport {
-    /// Nothing.
     Plain,
-    /// A handshake.
     Tls(ServerCertificate),
 }
 
-/// The certificate that is shown; clones are the same.
+/// The current certificate; clones share it.
 #[derive(Clone)]
 pub(crate) struct ServerCertificate(Arc<ArcSwap<ServerConfig>>);
 
-/// Which kind of address leads here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TransportScheme {
     Http,
     Https,
 }
 
-/// A connection that is in.
 pub(crate) enum AcceptedStream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
@@ -48,7 +43,6 @@ impl ServerCertificate {
         Self(Arc::new(ArcSwap::new(config)))
     }
 
-    /// Another one is shown from now on.
     pub(crate) fn change(&self, config: Arc<ServerConfig>) {
         self.0.store(config);
     }
@@ -59,7 +53,6 @@ impl ServerCertificate {
 }
 
 impl TransportScheme {
-    /// What stands before the host.
     pub(crate) const fn prefix(self) -> &'static str {
         match self {
             Self::Http => "http://",
@@ -76,7 +69,7 @@ impl Transport {
         }
     }
 
-    /// Lets a connection in; none if it did not get through within that time.
+    /// Accepts a connection; `None` if the handshake failed or took too long.
     pub(crate) async fn enter(&self, stream: TcpStream, within: Duration) -> Option<AcceptedStream> {
         let certificate = match self {
             Self::Plain => return Some(AcceptedStream::Plain(stream)),
@@ -85,25 +78,24 @@ impl Transport {
         match timeout(within, shake_hands(stream, certificate)).await {
             Ok(Ok(AcceptedStream::Tls(stream))) => return Some(AcceptedStream::Tls(stream)),
             Ok(Ok(AcceptedStream::Plain(stream))) => {
-                tracing::debug!("a connection spoke no TLS");
-                // Whoever is gone by then has no use for it.
+                tracing::debug!("plain HTTP on a TLS connection");
+                // The client may be gone.
                 let _ = timeout(TURN_AWAY_TIME, turn_away(stream)).await;
             }
-            Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
-            Err(_) => tracing::debug!(?within, "a TLS handshake took too long"),
+            Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
+            Err(_) => tracing::debug!(?within, "TLS handshake timed out"),
         }
         None
     }
 }
 
-/// How long somebody who speaks no TLS is listened to, so that the answer arrives.
+/// How long a plain-HTTP client is read, so that the response arrives.
 const TURN_AWAY_TIME: Duration = Duration::from_secs(1);
 
-/// As much of it is read.
 const TURN_AWAY_BYTES_MAX: u64 = 64 * 1024;
 
 async fn shake_hands(stream: TcpStream, certificate: &ServerCertificate) -> std::io::Result<AcceptedStream> {
-    // A request begins with a method, and a handshake with a byte that is no letter.
+    // A request begins with a letter; a TLS handshake does not.
     let mut first = [0];
     if stream.peek(&mut first).await? == 1 && first[0].is_ascii_uppercase() {
         return Ok(AcceptedStream::Plain(stream));
@@ -112,12 +104,11 @@ async fn shake_hands(stream: TcpStream, certificate: &ServerCertificate) -> std:
     Ok(AcceptedStream::Tls(Box::new(stream)))
 }
 
-/// Tells whoever asks by plain HTTP how to ask.
 async fn turn_away(mut stream: TcpStream) -> std::io::Result<()> {
-    let answer = error_response(ApiCode::BadRequest, "this server speaks TLS here: ask by https://");
+    let answer = error_response(ApiCode::BadRequest, "this server requires TLS: use https://");
     stream.write_all(&answer).await?;
     stream.shutdown().await?;
-    // With something left to read, closing would break off the connection and take the answer with it.
+    // Closing with unread input would reset the connection and lose the response.
     tokio::io::copy(&mut stream.take(TURN_AWAY_BYTES_MAX), &mut tokio::io::sink()).await.map(|_| ())
 }
 
@@ -151,14 +142,12 @@ mod tests {
         (certificate, Arc::new(config))
     }
 
-    /// An address of ours.
     async fn bound() -> TcpListener {
         TcpListener::bind(("127.0.0.1", 0)).await.expect("a port is free")
     }
 
     const ASK: &str = "GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
 
-    /// What a client hears who trusts that certificate.
     async fn ask(address: SocketAddr, root: &CertificateDer<'static>) -> std::io::Result<String> {
         say(ASK, address, root).await
     }
@@ -189,14 +178,14 @@ mod tests {
         let router = Router::new().route("/", get(|| async { "in private" }));
         let listening = start_listening(transport, bound().await, |_| Routers::open(router), limits)
             .expect("a port is free");
-        // Each takes the only place there is: one says nothing, one says half a hello.
+        // Each takes the only slot: one sends nothing, one half a hello.
         let mut silent = TcpStream::connect(listening.address).await.expect("it listens");
         let mut half = TcpStream::connect(listening.address).await.expect("it listens");
         half.write_all(&[22, 3, 1, 2, 0, 1]).await.expect("it reads");
         let heard = ask(listening.address, &certificate).await.expect("it is served in turn");
         assert!(heard.starts_with("HTTP/1.1 200 OK\r\n") && heard.ends_with("in private"), "{heard}");
         for stream in [&mut silent, &mut half] {
-            // They have been hung up on, one way or the other.
+            // Any kind of close is fine.
             assert!(matches!(stream.read(&mut [0; 64]).await, Ok(0) | Err(_)));
         }
         listening.close(Duration::from_secs(5)).await;
@@ -215,7 +204,6 @@ mod tests {
         shown.change(new_config);
         assert!(ask(listening.address, &old).await.is_err());
         assert!(ask(listening.address, &new).await.is_ok());
-        // What the HTTP library refuses is put in our words here too.
         let refused = say("nonsense\r\n\r\n", listening.address, &new).await.expect("it is answered");
         assert!(refused.starts_with("HTTP/1.1 400 ") && refused.contains("BAD_REQUEST"), "{refused}");
         let page = ASK.replace("connection", "origin: https://elsewhere.test\r\nconnection");

@@ -1,4 +1,4 @@
-//! Where a server is: an `http` or `https` address as people type it, checked once.
+//! The address of a server: an `http` or `https` URL, checked once.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,33 +7,30 @@ use http::Uri;
 use http::uri::{Authority, Scheme};
 use rustls::pki_types::ServerName;
 
-/// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
     security: Security,
     authority: Authority,
-    /// Without a slash at its end; empty unless the server stands behind a path of another.
+    /// Without a final slash; empty unless the server is behind a path of a proxy.
     base_path: String,
 }
 
-/// How a server is spoken to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Security {
     Plain,
-    /// With a certificate that must be for this name.
+    /// With the name the certificate must be for.
     Tls(ServerName<'static>),
 }
 
-/// Why a text is no address of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidAddress {
-    #[error("write it as http://HOST:PORT, such as http://127.0.0.1:7373")]
+    #[error("expected http://HOST:PORT, such as http://127.0.0.1:7373")]
     NoUrl,
-    #[error("a server is asked by http:// or https://")]
+    #[error("only http:// and https:// are supported")]
     NotHttp,
-    #[error("leave out what stands before the `@`: no password belongs in an address")]
+    #[error("remove the user and password before the `@`")]
     UserInfo,
-    #[error("leave out what follows the `?`")]
+    #[error("remove the query after the `?`")]
     Query,
 }
 
@@ -46,7 +43,6 @@ impl Address {
         &self.base_path
     }
 
-    /// What a socket is opened to.
     pub(crate) fn host_and_port(&self) -> (&str, u16) {
         let host = self.authority.host();
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
@@ -100,7 +96,7 @@ impl FromStr for Address {
     }
 }
 
-/// Whether a port is written, readable or not.
+/// Whether a port is given, valid or not.
 fn has_port(authority: &str) -> bool {
     authority.rsplit(']').next().is_some_and(|rest| rest.contains(':'))
 }
@@ -115,12 +111,12 @@ impl fmt::Display for Address {
     }
 }
 
-/// A text as one part of a path, or as a value of a query.
+/// Encodes a path segment or a query value.
 pub(crate) fn segment(text: &str) -> String {
     encoded(text, |byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte))
 }
 
-/// A text as the value of a header, as CloudEvents has it.
+/// Encodes a header value as in CloudEvents.
 pub(crate) fn header_value(text: &str) -> String {
     encoded(text, |byte| byte.is_ascii_graphic() && byte != b'"' && byte != b'%')
 }

@@ -1,5 +1,5 @@
-//! The key that a command shows to a server: from a file or from the environment, and never from what was
-//! typed, which every process of the machine can read.
+//! The API key of a command: from a file or the environment, never from the arguments, which every process
+//! can read.
 
 use std::fmt;
 use std::fs::File;
@@ -11,13 +11,11 @@ use http::HeaderValue;
 
 use crate::cli::CommandRefusal;
 
-/// The variable that holds a key.
 pub(crate) const VARIABLE: &str = "REDRIVE_KEY";
 
-/// No key and no token is longer.
 const KEY_BYTES_MAX: u64 = 16 * 1024;
 
-/// A key or a token, ready to be sent and never printed.
+/// A key or a token, never printed.
 #[derive(Clone)]
 pub(crate) struct ClientKey(HeaderValue);
 
@@ -28,21 +26,23 @@ impl fmt::Debug for ClientKey {
 }
 
 impl ClientKey {
-    /// The key in the file, or else in the environment; none if neither has one.
+    /// From the file, else from the environment.
     pub(crate) fn find(file: Option<&Path>) -> anyhow::Result<Option<Self>> {
         match file {
             Some(path) => {
                 let text = read(path).with_context(|| format!("could not read {}", path.display()))?;
                 Self::parse(&text)
-                    .with_context(|| format!("{} must hold one key and nothing else", path.display()))
+                    .with_context(|| format!("{} must contain one key and nothing else", path.display()))
                     .map(Some)
             }
             None => match std::env::var(VARIABLE) {
                 Ok(text) if text.trim().is_empty() => Ok(None),
-                Ok(text) => Self::parse(&text).with_context(|| format!("{VARIABLE} holds no key")).map(Some),
+                Ok(text) => {
+                    Self::parse(&text).with_context(|| format!("{VARIABLE} is not a valid key")).map(Some)
+                }
                 Err(std::env::VarError::NotPresent) => Ok(None),
                 Err(std::env::VarError::NotUnicode(_)) => {
-                    Err(CommandRefusal(format!("{VARIABLE} is no text")).into())
+                    Err(CommandRefusal(format!("{VARIABLE} is not UTF-8")).into())
                 }
             },
         }
@@ -58,7 +58,6 @@ impl ClientKey {
         Ok(Self(value))
     }
 
-    /// The value of the `Authorization` header.
     pub(crate) const fn header(&self) -> &HeaderValue {
         &self.0
     }

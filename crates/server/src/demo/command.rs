@@ -1,4 +1,4 @@
-//! `redrive demo`: a small world that lives on this machine, to look at and to play with.
+//! `redrive demo`: a server with five small services on this machine, to explore.
 
 use std::fs::DirBuilder;
 use std::net::SocketAddr;
@@ -19,43 +19,40 @@ use crate::serve::args::{ServeArgs, parse_listen};
 use crate::serve::{self, bind};
 use crate::terminal::{style, wrap};
 
-/// Shows Redrive at work: five small services of which some fail, traffic for them, and a page to look at.
+/// Runs a demo: five small services, some of which fail, with traffic and a web page.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   redrive demo
   redrive demo --listen 127.0.0.1:8000
-  redrive demo --data demo                        keeps what happened
+  redrive demo --data demo                        keeps the data
 
-Everything lives on this machine and is gone when the demo ends, unless a folder is named. Stop it with Ctrl-C.
+Everything runs on this machine and is removed when the demo ends, unless --data is given. Stop it with Ctrl-C.
 
 Exit code: 0 stopped, 1 refused to start, 2 a file cannot be written.")]
 pub(crate) struct DemoArgs {
-    /// Where the page and the API are
+    /// Address of the page and the API
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7373", value_parser = parse_listen)]
     pub(crate) listen: SocketAddr,
-    /// Listens where others can reach it, who may then do everything
+    /// Listen on a public address without authentication
     #[arg(long)]
     pub(crate) insecure: bool,
-    /// A folder to keep it in; without one, a temporary folder that is removed at the end
+    /// The data folder [default: a temporary folder, removed at the end]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
 }
 
-/// How long calls may go on when the demo ends: nobody waits for them.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// The longest line of the story.
 const LINE_COLUMNS_MAX: usize = 90;
 
-/// The largest event that is taken.
 const BODY_BYTES_MAX: u64 = 1024 * 1024;
 
 pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<()> {
     refuse_open_access(args)?;
     wait_for_many(async {
         let listener = bind(args.listen).await?;
-        let demo = Demo::open().await.context("could not open the services of the demo")?;
+        let demo = Demo::open().await.context("could not start the services of the demo")?;
         let folder = DemoFolder::new(args.data.as_deref())?;
         let rules = folder.path.join("redrive.yaml");
         write_book(&rules, &demo.book())?;
@@ -71,7 +68,7 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<()> {
             tls_key: None,
             tls_roots: None,
             otlp: None,
-            // The story is what stands in the terminal.
+            // The terminal is for the guide.
             log_level: tracing::Level::ERROR,
             log_format: LogFormat::Human,
         };
@@ -79,38 +76,39 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<()> {
     })
 }
 
-/// A folder that is made for this run has no keys, and none can be made for it before it is there.
+/// A temporary folder has no keys, and none can be created before it exists.
 fn refuse_open_access(args: &DemoArgs) -> anyhow::Result<()> {
     let listen = args.listen;
     if listen.ip().is_loopback() || args.insecure || args.data.is_some() {
         return Ok(());
     }
     let refusal = format!(
-        "{listen} can be reached from elsewhere, and nobody would be asked for a key\n  \
-         stay here:     --listen 127.0.0.1:{}\n  \
-         or let everybody who can reach it play with the demo:  --insecure",
+        "{listen} is a public address, and authentication is off\n  \
+         listen locally:           --listen 127.0.0.1:{}\n  \
+         or allow everyone access:  --insecure",
         listen.port(),
     );
     Err(CommandRefusal(refusal).into())
 }
 
-/// Writes the book of this run over that of an earlier one, whose services had other addresses; a book of
-/// somebody else's stays as it is.
+/// Replaces the book of an earlier run, whose services had other addresses; any other book is refused.
 fn write_book(path: &Path, book: &str) -> anyhow::Result<()> {
-    let title = book.lines().next().unwrap_or_default();
+    let title = book.split('.').next().unwrap_or_default();
     match std::fs::read_to_string(path) {
         Ok(there) if !there.starts_with(title) => {
-            let message =
-                format!("{} is not a rule book of the demo: name another folder with --data", path.display());
+            let message = format!(
+                "{} is not a rule book of the demo: choose another folder with --data",
+                path.display()
+            );
             return Err(CommandRefusal(message).into());
         }
-        // One that is not there, or cannot be read, shows when it is written.
+        // A missing or unreadable file is reported when it is written.
         Ok(_) | Err(_) => {}
     }
     std::fs::write(path, book).map_err(|error| not_made("write", path, &error))
 }
 
-/// Where the demo keeps its things: gone with it, unless somebody named a folder.
+/// The demo's folder: removed at the end, unless the user named one.
 struct DemoFolder {
     path: PathBuf,
     is_ours: bool,
@@ -128,10 +126,10 @@ impl DemoFolder {
     }
 }
 
-/// A new folder among those of everybody: nobody can foresee its name and prepare it, and nobody else reads it.
+/// A private folder in the shared temporary folder, with an unpredictable name.
 fn own_folder(beside: &Path) -> anyhow::Result<PathBuf> {
     let path = beside.join(format!("redrive-demo-{}", fresh_id().simple()));
-    // One that is there already is somebody else's, and this fails.
+    // Fails if it exists already.
     let made = DirBuilder::new().mode(0o700).create(&path);
     made.with_context(|| format!("could not create {}", path.display()))?;
     Ok(path)
@@ -140,29 +138,27 @@ fn own_folder(beside: &Path) -> anyhow::Result<PathBuf> {
 impl Drop for DemoFolder {
     fn drop(&mut self) {
         if self.is_ours {
-            // What cannot be removed is left to whoever cleans temporary folders.
+            // What cannot be removed is left to the system's cleanup.
             let _ = std::fs::remove_dir_all(&self.path);
         }
     }
 }
 
-/// What stands in the terminal when the demo has begun.
 pub(crate) fn greeting(demo: &Demo, server: &str, rules: &Path) -> String {
     let mut text = format!("{} on {}\n", style::bold("redrive demo"), style::bold(server));
-    text.push_str("  open this address in a browser, and follow the guide\n\n");
+    text.push_str("  open it in a browser and follow the guide\n\n");
     for service in demo.services() {
         text.push_str(&format!("  {:<10} {}\n", service.service, style::dim(service.habit)));
     }
     text.push_str(&format!(
         "\n  rules      {}\n             {}\n\n{}\n",
         rules.display(),
-        style::dim("change the file, and it holds from the next attempt on; stop with Ctrl-C"),
-        style::bold("The story, as the page tells it too:"),
+        style::dim("edit the file: changes apply from the next attempt on; stop with Ctrl-C"),
+        style::bold("Steps, as on the page:"),
     ));
     text
 }
 
-/// One step of the story, when it has come.
 pub(crate) fn print_step(step: &DemoStep, server: &str) {
     anstream::println!("\n  {} {}", style::good("→"), style::bold(step.title));
     for line in wrap(step.text, LINE_COLUMNS_MAX).lines() {
@@ -191,7 +187,7 @@ mod tests {
             let mode = std::fs::metadata(&folder).expect("it is there").permissions().mode();
             assert_eq!(mode & 0o777, 0o700, "{}", folder.display());
             let name = folder.file_name().and_then(|name| name.to_str()).expect("a plain name");
-            assert!(!name.contains(&std::process::id().to_string()), "anybody can tell: {name}");
+            assert!(!name.contains(&std::process::id().to_string()), "predictable: {name}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The demo's story, for its guide on the page; a server that is no demo has none.
+//! The demo's steps, for the guide on the page; other servers have none.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -9,44 +9,47 @@ use crate::api::{App, reply};
 use crate::demo::story::DemoStep;
 use crate::demo::{Demo, DemoService};
 
-/// The demo: who takes part, and where the story stands.
+/// The demo: services and steps.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct DemoJson {
     services: Vec<DemoService>,
     steps: Vec<DemoStep>,
 }
 
-/// Where the story of the demo stands.
+/// The steps of the demo.
 #[utoipa::path(
     get, path = "/v1/demo", operation_id = "demo", tag = "demo",
-    responses((status = 200, description = "its services and its steps", body = DemoJson))
+    responses((status = 200, description = "services and steps", body = DemoJson))
 )]
 pub(crate) async fn story(app: App) -> ApiResult {
     shown(&app, demo_of(&app)?).await
 }
 
-/// Deploys the release of the broken service that works or the one that does not, or says that somebody has
-/// seen why letters are dead.
+/// Deploys the working or the broken release of the service, or marks the cause as seen.
 #[utoipa::path(
     post, path = "/v1/demo/{act}", operation_id = "actInDemo", tag = "demo",
-    params(("act" = String, Path, description = "`mend`, `break` or `look`", example = "mend")),
-    responses((status = 200, description = "the story as it stands now", body = DemoJson))
+    params(("act" = String, Path, description = "`fix`, `break` or `look`", example = "fix")),
+    responses((status = 200, description = "services and steps", body = DemoJson))
 )]
 pub(crate) async fn act(app: App, PathName(word): PathName) -> ApiResult {
     let demo = demo_of(&app)?;
     demo.act(&word).ok_or_else(|| {
-        ApiError::new(ApiCode::PathNotFound, format!("there is no `{word}` in the demo: mend, break or look"))
+        ApiError::new(
+            ApiCode::PathNotFound,
+            format!("there is no `{word}` in the demo: use fix, break or look"),
+        )
     })?;
     shown(&app, demo).await
 }
 
 fn demo_of(app: &App) -> Result<&Demo, ApiError> {
-    let none = || ApiError::new(ApiCode::PathNotFound, "this server is no demo: `redrive demo` starts one");
+    let none =
+        || ApiError::new(ApiCode::PathNotFound, "this server is not a demo: start one with `redrive demo`");
     app.demo.as_ref().ok_or_else(none)
 }
 
 async fn shown(app: &App, demo: &Demo) -> ApiResult {
     let steps = demo.steps(&app.node).await;
-    let steps = steps.ok_or_else(|| ApiError::unavailable("the store cannot be read at the moment"))?;
+    let steps = steps.ok_or_else(|| ApiError::unavailable("the store cannot be read"))?;
     reply::ok(&DemoJson { services: demo.services(), steps })
 }

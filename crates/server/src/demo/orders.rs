@@ -1,4 +1,4 @@
-//! The traffic of the demo: orders of a small shop, as steady as customers are.
+//! The traffic of the demo: orders of a small shop.
 
 use std::time::Duration;
 
@@ -11,34 +11,28 @@ use serde_json::{Value, json};
 
 use crate::api::ids::fresh_id;
 
-/// How often something happens in the shop.
 const EVERY: Duration = Duration::from_millis(250);
 
-/// Every so many times, many customers are updated at once.
 const IMPORT_EVERY: u64 = 60;
 
-/// How many.
 const IMPORTED: u64 = 20;
 
-/// How many customers there are.
 const CUSTOMERS: u64 = 40;
 
-/// Where they live; those of the EU have a VAT id.
+/// Countries of the customers; those in the EU have a VAT id.
 const COUNTRIES: [&str; 5] = ["US", "DE", "GB", "US", "FR"];
 
-/// Sends what happens in the shop until the node stops.
 pub(crate) async fn send(node: Node) {
     let mut tick = tokio::time::interval(EVERY);
     for number in 0.. {
         tick.tick().await;
-        // Whatever else it is, the page shows it, and the shop goes on.
+        // The page shows other errors; the shop continues.
         if let Err(SubmitError::Stopping) = node.submit(orders_of(number)).await {
             return;
         }
     }
 }
 
-/// What happens in the shop at that time.
 fn orders_of(number: u64) -> Vec<Event> {
     if number % IMPORT_EVERY == IMPORT_EVERY - 1 {
         let customers = (0..IMPORTED).map(|of| draw(number * IMPORTED + of) % CUSTOMERS);
@@ -77,7 +71,6 @@ fn event(event_type: &str, customer: u64, data: &Value) -> Event {
     parse_simple(easy).expect("an event of our own")
 }
 
-/// A number that looks drawn and is the same in every run.
 fn draw(number: u64) -> u64 {
     Seed(7).draw(DeliveryId(u128::from(number)), Attempt::FIRST)
 }

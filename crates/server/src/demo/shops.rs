@@ -1,4 +1,4 @@
-//! The five services of the demo, each an HTTP server on loopback with a habit, and a pager.
+//! The five services of the demo, each an HTTP server on loopback with its own behaviour, and a pager.
 
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -23,32 +23,28 @@ use tokio::task::AbortHandle;
 use crate::demo::DemoService;
 use crate::terminal::style;
 
-/// The largest request that a service takes.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
 
-/// How long the slow one takes.
 const SLOW: Duration = Duration::from_millis(900);
 
-/// What the limited one takes in a second.
 const CALLS_PER_SECOND: u32 = 3;
 
-/// How long it asks everybody to wait then, in seconds.
+/// Its `Retry-After`, in seconds.
 const WAIT_SECONDS: u64 = 2;
 
-/// When the one that is down now and then goes down first, for how long, and how often.
+/// First outage, its length, and the interval.
 const DOWN_AFTER: Duration = Duration::from_secs(8);
 
 const DOWN_FOR: Duration = Duration::from_secs(20);
 
 const DOWN_EVERY: Duration = Duration::from_secs(80);
 
-/// One call in so many fails at the flaky one.
+/// One call in this many fails at the flaky service.
 const FLAKY_ONE_IN: u64 = 4;
 
-/// And so often at most for one order: bad luck must not tell another story than ours.
+/// At most this many failures per order: bad luck must not make a dead letter.
 const FLAKY_ATTEMPTS_MAX: u32 = 3;
 
-/// What a service is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ShopHabit {
     Flaky,
@@ -56,36 +52,35 @@ enum ShopHabit {
     Limited,
     DownNowAndThen,
     Broken,
-    /// Takes what receivers of alerts are told.
+    /// Receives alert notifications.
     Pager,
 }
 
 const SHOPS: [(&str, ShopHabit, &str); 6] = [
-    ("payments", ShopHabit::Flaky, "flaky: one call in four fails, and a retry heals it"),
-    ("shipping", ShopHabit::Slow, "slow: nearly a second for each call, in order for each customer"),
-    ("crm", ShopHabit::Limited, "rate-limited: beyond three calls a second it says how long to wait"),
+    ("payments", ShopHabit::Flaky, "flaky: one call in four fails, and a retry succeeds"),
+    ("shipping", ShopHabit::Slow, "slow: nearly a second per call, in order per customer"),
+    ("crm", ShopHabit::Limited, "rate-limited: more than three calls a second get a Retry-After"),
     (
         "warehouse",
         ShopHabit::DownNowAndThen,
-        "down for 20 seconds now and then: its breaker opens, and events wait",
+        "down for 20 seconds at times: its breaker opens, and events wait",
     ),
-    ("invoicing", ShopHabit::Broken, "broken by its last deploy: it refuses orders from the EU"),
-    ("pager", ShopHabit::Pager, "takes what alerts have to say"),
+    ("invoicing", ShopHabit::Broken, "broken by its last deploy: rejects orders from the EU"),
+    ("pager", ShopHabit::Pager, "receives alerts"),
 ];
 
-/// All of them; dropped, they close.
+/// All services; they close on drop.
 pub(crate) struct Shops {
     open: Vec<(&'static str, SocketAddr, AbortHandle)>,
     world: Arc<DemoWorld>,
 }
 
-/// What their answers depend on.
 struct DemoWorld {
     began: Instant,
     calls: AtomicU64,
-    /// When the deploy that works was made; none while the broken one runs.
-    mended_at: Mutex<Option<Timestamp>>,
-    /// The second that the limited one is in, and the calls it has taken in it.
+    /// When the working release was deployed; `None` while the broken one runs.
+    fixed_at: Mutex<Option<Timestamp>>,
+    /// Current second of the rate-limited service, and the calls in it.
     second: Mutex<(u64, u32)>,
 }
 
@@ -94,7 +89,7 @@ impl Shops {
         let world = Arc::new(DemoWorld {
             began: Instant::now(),
             calls: AtomicU64::new(0),
-            mended_at: Mutex::new(None),
+            fixed_at: Mutex::new(None),
             second: Mutex::new((0, 0)),
         });
         let mut open = Vec::new();
@@ -111,7 +106,6 @@ impl Shops {
         self.open.iter().map(|(name, address, _)| (*name, *address))
     }
 
-    /// Those that orders go to.
     pub(crate) fn introduced(&self) -> Vec<DemoService> {
         let both = SHOPS.into_iter().zip(self.addresses());
         let services = both.filter(|((_, habit, _), _)| *habit != ShopHabit::Pager);
@@ -185,7 +179,6 @@ async fn answer(
     Ok(response)
 }
 
-/// What alerts say, in the terminal.
 fn print_page(notice: &Value) {
     let said = notice.get("summary").or_else(|| notice.get("data").and_then(|data| data.get("summary")));
     if let Some(summary) = said.and_then(Value::as_str) {
@@ -193,15 +186,14 @@ fn print_page(notice: &Value) {
     }
 }
 
-/// How a call fails: the status, and what is said with it.
+/// Status and message.
 type DemoFault = (StatusCode, &'static str);
 
 impl DemoWorld {
     fn repaired(&self) -> std::sync::MutexGuard<'_, Option<Timestamp>> {
-        self.mended_at.lock().expect("nobody panics while holding it")
+        self.fixed_at.lock().expect("never poisoned")
     }
 
-    /// What is the matter with the next call, if anything.
     fn trouble(&self, habit: ShopHabit, attempt: u32, data: &Value) -> Option<DemoFault> {
         match habit {
             ShopHabit::Flaky => {
@@ -226,7 +218,7 @@ impl DemoWorld {
 
     fn is_one_too_many(&self) -> bool {
         let now = self.began.elapsed().as_secs();
-        let mut second = self.second.lock().expect("nobody panics while holding it");
+        let mut second = self.second.lock().expect("never poisoned");
         if second.0 != now {
             *second = (now, 0);
         }

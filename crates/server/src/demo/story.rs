@@ -3,24 +3,23 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// What the story depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DemoFacts {
-    /// Dead letters of the broken service, with those that a replay has sent and nobody has answered for yet.
+    /// Dead letters of the broken service, including those being replayed.
     pub(crate) letters: u64,
-    /// Somebody has looked why.
+    /// The user has seen the cause.
     pub(crate) looked: bool,
     /// The service works again.
-    pub(crate) mended: bool,
+    pub(crate) fixed: bool,
     /// A replay has begun since.
     pub(crate) replayed: bool,
 }
 
-/// One step of the story.
+/// One step of the demo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = DemoStep)]
 pub(crate) struct DemoStep {
-    /// What it is called.
+    /// Title.
     pub(crate) title: &'static str,
     /// What happens, or what to do.
     pub(crate) text: &'static str,
@@ -29,56 +28,56 @@ pub(crate) struct DemoStep {
     /// The same in a terminal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) command: Option<&'static str>,
-    /// What can be done about it here.
+    /// An action of this step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) act: Option<DemoButton>,
-    /// Where it stands.
+    /// Progress of the step.
     pub(crate) state: DemoStepState,
 }
 
-/// Something to press.
+/// A button.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = DemoAct)]
 pub(crate) struct DemoButton {
-    /// The last part of the path to post to.
+    /// Last segment of the path to post to.
     pub(crate) act: &'static str,
-    /// What stands on the button.
+    /// Text of the button.
     pub(crate) label: &'static str,
 }
 
-/// Where a step stands.
+/// Progress of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schema(as = DemoStepState)]
 pub(crate) enum DemoStepState {
-    /// It is done.
+    /// Done.
     Done,
-    /// It comes next.
+    /// Next.
     Now,
-    /// It comes later.
+    /// Later.
     Later,
 }
 
-/// The steps and where they stand: those before the first that is not done are done.
+/// All steps before the first open one are done.
 pub(crate) fn steps(facts: &DemoFacts) -> Vec<DemoStep> {
-    let DemoFacts { letters, looked, mended, replayed } = *facts;
-    let broke = letters > 0 || mended;
+    let DemoFacts { letters, looked, fixed, replayed } = *facts;
+    let broke = letters > 0 || fixed;
     #[rustfmt::skip]
     let story = [
         (broke, "Something breaks",
-            "The last deploy of `invoicing` refuses orders from the EU with 422. No retry can help, so none is made: each order is kept as a dead letter, and nothing else is held up.",
+            "The last deploy of `invoicing` rejects orders from the EU with 422. A retry cannot help, so none is made: each order becomes a dead letter, and all other deliveries continue.",
             "#/services/invoicing", Some("redrive status"), None),
-        (broke && (looked || mended), "See why",
-            "`invoicing` was deployed, and refuses orders now: each is kept as a dead letter, with all that is known of it. Thousands of them would still be one cause. Open the failure group, and one of its letters: the attempt, what the service answered, and the line of the rule book that decided.",
+        (broke && (looked || fixed), "See why",
+            "Dead letters with the same cause form one failure group, however many there are. Open the group and one of its dead letters: it shows the attempt, the response of the service, and the line of the rule book that decided.",
             "#/groups", Some("redrive dlq groups"), Some(DemoButton { act: "look", label: "I have seen why" })),
-        (mended, "Fix it",
-            "Deploy the release of `invoicing` that knows what a VAT id is.",
-            "#/services/invoicing", None, Some(DemoButton { act: "mend", label: "Deploy the fix" })),
-        (mended && replayed && letters == 0, "Replay",
-            "Send the group again: a dry run first, then one letter as a canary, then ten, then the rest, in order and at a pace that the service can take. A replay that stopped before the fix goes on when it is told to; a letter that has failed a replay is poison, and is sent again only if it is asked for.",
+        (fixed, "Fix it",
+            "Deploy the release of `invoicing` that accepts a VAT id.",
+            "#/services/invoicing", None, Some(DemoButton { act: "fix", label: "Deploy the fix" })),
+        (fixed && replayed && letters == 0, "Replay",
+            "Replay the group: a dry run first, then one dead letter as a canary, then ten, then the rest, in order and at a limited rate. If a replay stopped before the fix, resume it; a dead letter that failed a replay is poison, so tick \"Include poison\" to send it again.",
             "#/groups", Some("redrive dlq replay --service invoicing --canary"), None),
-        (mended && replayed && letters == 0, "Nothing is lost",
-            "Every order that failed has been delivered, and the story of each says how it came about.",
+        (fixed && replayed && letters == 0, "Nothing is lost",
+            "Every failed order has been delivered, with a full history of its attempts.",
             "#/deliveries", Some("redrive why --last"), Some(DemoButton { act: "break", label: "Break it again" })),
     ];
     let done = story.iter().take_while(|(is_done, ..)| *is_done).count();
@@ -98,27 +97,26 @@ pub(crate) fn steps(facts: &DemoFacts) -> Vec<DemoStep> {
     story.into_iter().enumerate().map(step).collect()
 }
 
-/// How many steps are done.
 pub(crate) fn steps_done(steps: &[DemoStep]) -> usize {
     steps.iter().filter(|step| step.state == DemoStepState::Done).count()
 }
 
-/// How far the story has been told.
+/// How many steps were printed.
 #[derive(Debug, Default)]
 pub(crate) struct DemoProgress {
-    told: usize,
+    printed: usize,
 }
 
 impl DemoProgress {
-    /// What is to be told by now; nothing while nobody knows how it stands, and then the story goes on.
+    /// The steps to print now; none while the facts are unknown.
     pub(crate) fn advance(&mut self, facts: Option<&DemoFacts>) -> Vec<DemoStep> {
         let Some(facts) = facts else { return Vec::new() };
         let steps = steps(facts);
-        // A story that began anew is told anew.
-        self.told = self.told.min(steps_done(&steps) + 1);
-        let due = steps.into_iter().skip(self.told).take_while(|step| step.state != DemoStepState::Later);
+        // A story that restarted is printed again.
+        self.printed = self.printed.min(steps_done(&steps) + 1);
+        let due = steps.into_iter().skip(self.printed).take_while(|step| step.state != DemoStepState::Later);
         let due: Vec<DemoStep> = due.collect();
-        self.told += due.len();
+        self.printed += due.len();
         due
     }
 }
@@ -129,16 +127,16 @@ mod tests {
 
     #[test]
     fn the_story_goes_on_step_by_step() {
-        let begin = DemoFacts { letters: 0, looked: false, mended: false, replayed: false };
+        let begin = DemoFacts { letters: 0, looked: false, fixed: false, replayed: false };
         #[rustfmt::skip]
         let cases = [
             ("nothing has happened",            begin,                                              0),
             ("it broke",                        DemoFacts { letters: 3, ..begin },                      1),
-            ("somebody looked",                 DemoFacts { letters: 3, looked: true, ..begin },        2),
-            ("mended without a look",           DemoFacts { letters: 3, mended: true, ..begin },        3),
-            ("a replay runs, or poison is left", DemoFacts { letters: 3, mended: true, replayed: true, ..begin }, 3),
-            ("all of it arrived",               DemoFacts { mended: true, replayed: true, ..begin },    5),
-            ("no replay, so nothing came back", DemoFacts { mended: true, ..begin },                    3),
+            ("the cause was seen",                 DemoFacts { letters: 3, looked: true, ..begin },        2),
+            ("fixed without a look",           DemoFacts { letters: 3, fixed: true, ..begin },        3),
+            ("a replay runs, or poison is left", DemoFacts { letters: 3, fixed: true, replayed: true, ..begin }, 3),
+            ("all of it arrived",               DemoFacts { fixed: true, replayed: true, ..begin },    5),
+            ("no replay, so nothing came back", DemoFacts { fixed: true, ..begin },                    3),
         ];
         for (name, facts, done) in cases {
             let steps = steps(&facts);
@@ -149,25 +147,25 @@ mod tests {
     }
 
     #[test]
-    fn each_step_is_told_once_though_nobody_knows_for_a_while() {
-        let begin = DemoFacts { letters: 0, looked: false, mended: false, replayed: false };
+    fn each_step_is_printed_once_though_the_facts_are_unknown_at_times() {
+        let begin = DemoFacts { letters: 0, looked: false, fixed: false, replayed: false };
         let broke = DemoFacts { letters: 3, ..begin };
-        let mended = DemoFacts { mended: true, ..broke };
+        let fixed = DemoFacts { fixed: true, ..broke };
         #[rustfmt::skip]
         let looks = [
             ("it begins",        Some(begin),  vec!["Something breaks"]),
             ("nothing new",      Some(begin),  vec![]),
-            ("nobody knows",     None,         vec![]),
+            ("facts unknown",    None,         vec![]),
             ("it broke",         Some(broke),  vec!["See why"]),
-            ("nobody knows",     None,         vec![]),
-            ("somebody mended",  Some(mended), vec!["Fix it", "Replay"]),
+            ("facts unknown",    None,         vec![]),
+            ("it is fixed",     Some(fixed), vec!["Fix it", "Replay"]),
             ("it breaks anew",   Some(broke),  vec![]),
-            ("and is mended",    Some(mended), vec!["Fix it", "Replay"]),
+            ("and is fixed",    Some(fixed), vec!["Fix it", "Replay"]),
         ];
-        let mut telling = DemoProgress::default();
+        let mut progress = DemoProgress::default();
         for (name, facts, expected) in looks {
-            let told: Vec<&str> = telling.advance(facts.as_ref()).iter().map(|step| step.title).collect();
-            assert_eq!(told, expected, "{name}");
+            let printed: Vec<&str> = progress.advance(facts.as_ref()).iter().map(|step| step.title).collect();
+            assert_eq!(printed, expected, "{name}");
         }
     }
 }

@@ -28,9 +28,9 @@ use crate::storage::record::RecordFolder;
 use crate::terminal::progress::ProgressBar;
 use crate::terminal::{self, moment, print, print_json};
 
-/// Holds what happened against another rule book: which deliveries would have ended otherwise?
+/// Tests a changed rule book against recorded deliveries: which would have ended differently?
 ///
-/// It reads the record of a data folder, also while a server runs on it, and changes nothing.
+/// Reads the record of a data folder, also while a server runs on it, and changes nothing.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -38,30 +38,28 @@ Examples:
   redrive backtest --data /var/lib/redrive --rules new.yaml --since 7d
   redrive backtest --rules new.yaml --since 2026-01-31T12:00:00Z --format json
 
-Where the new rules ask for the attempts that were made, what follows is certain. Where they would have \
-tried at another time, it is taken from what the dependency answered to others at about that time; and \
-where nobody called, it is not told.
+Where the new rules make the recorded attempts, the result is certain. Where they would have \
+tried at another time, it is estimated from other answers of the dependency at about that time; \
+without such answers it is unknown.
 
 Exit code: 0 compared, 1 refused, or problems in the rule book, 2 wrong use, or a file cannot be read.")]
 pub(crate) struct BacktestArgs {
-    /// The data folder, on which a server may be running
+    /// The data folder; a server may be running on it
     #[arg(long, value_name = "DIR", default_value = DATA_DEFAULT)]
     pub(crate) data: PathBuf,
-    /// The rule book to hold against what happened
+    /// The rule book to test
     #[arg(long, value_name = "FILE", default_value = "redrive.yaml")]
     pub(crate) rules: PathBuf,
-    /// Only what was accepted then or later: a time, or a span ago such as 7d; without it, everything
+    /// Only deliveries accepted since then: a time, or an age such as 7d [default: all]
     #[arg(long, value_name = "TIME")]
     pub(crate) since: Option<String>,
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
 }
 
-/// Deliveries that are read at once.
 const PAGE: usize = 500;
 
-/// Events that nobody wanted that are read at once.
 const UNROUTED_PAGE: usize = 200;
 
 pub(crate) fn run(args: &BacktestArgs) -> anyhow::Result<ExitCode> {
@@ -137,12 +135,11 @@ impl RecordFolder<'_> {
         }
     }
 
-    /// When breakers were not closed, as far as that is remembered.
     fn add_breakers(&self, survey: &mut BacktestSurvey<'_>) -> Result<(), CommandRefusal> {
         let turns = BreakerHistory::remembered_by(&*self.reader).map_err(CommandRefusal::of)?;
         for dependency in turns.dependencies() {
             let mut closed_at = self.now;
-            // The latest first: each that leaves `closed` lasts until the next that comes back to it.
+            // The latest first: each turn away from `closed` lasts until the next one back to it.
             for turn in turns.of(dependency) {
                 if turn.to == BreakerPhase::Closed {
                     closed_at = turn.at;
@@ -154,7 +151,6 @@ impl RecordFolder<'_> {
         Ok(())
     }
 
-    /// Why there is nothing to compare.
     fn nothing(&self, since: Option<Timestamp>) -> CommandRefusal {
         let folder = self.path.display();
         let latest = self.reader.list(&DeliveryFilter { rows_max: 1, ..DeliveryFilter::default() });
@@ -164,23 +160,21 @@ impl RecordFolder<'_> {
                 let (since, latest) = (moment::moment(since), moment::moment(latest));
                 format!("{folder} has no delivery since {since}: the latest was accepted at {latest}")
             }
-            (None, _) | (_, None) => format!("{folder} has no deliveries: there is nothing to compare"),
+            (None, _) | (_, None) => format!("{folder} has no deliveries to compare"),
         })
     }
 }
 
-/// How far the record is read.
 struct RecordProgress<'a> {
     record: &'a RecordFolder<'a>,
     since: Option<Timestamp>,
     bar: ProgressBar,
-    /// Deliveries that will be read, each of them twice.
+    /// Deliveries to read, each of them twice.
     all: u64,
     read: u64,
 }
 
 impl RecordProgress<'_> {
-    /// Reads every delivery of the time that is asked for, the latest first.
     fn each(
         &mut self,
         mut take: impl FnMut(&DeliveryView) -> Result<(), StoreError>,
@@ -204,7 +198,7 @@ impl RecordProgress<'_> {
     }
 }
 
-/// Whose it was when it was accepted: a replay may have sent it to another, and its id is made of the first.
+/// The queue at acceptance: a replay may have moved the delivery, and its id is derived from the first queue.
 fn first_queue<'a>(view: &'a DeliveryView, queues: impl Iterator<Item = &'a QueueName>) -> &'a QueueName {
     let event = DedupKey { source: &view.event_source, event_id: &view.event_id };
     let is_first = |queue: &&QueueName| {

@@ -12,7 +12,7 @@ use crate::cli::files::write_new;
 use crate::rules::file::open_book;
 use crate::terminal::{self, print, problem};
 
-/// Writes the rule book in forms that others read.
+/// Exports the rule book to other formats.
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
     #[command(subcommand)]
@@ -26,10 +26,10 @@ pub(crate) enum ExportCommand {
     Prometheus(ExportPrometheusArgs),
 }
 
-/// Writes the alerts of a rule book as a rule file for Prometheus.
+/// Exports the alerts of a rule book as a Prometheus rule file.
 ///
-/// Whoever lets Prometheus watch the metrics of Redrive needs no receivers in the book. What has no series there
-/// is listed on standard error.
+/// For setups where Prometheus watches the metrics of Redrive and the book needs no receivers. Alerts without
+/// a Prometheus series are listed on standard error.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -54,9 +54,9 @@ pub(crate) struct ExportMatrixArgs {
     pub(crate) rules: PathBuf,
 }
 
-/// Writes the retries, timeouts and breakers of a rule book as a Dapr resiliency file.
+/// Exports the retries, timeouts and breakers of a rule book as a Dapr resiliency file.
 ///
-/// Dependencies with `dapr:` become targets. What Dapr cannot hold is listed on standard error.
+/// Dependencies with `dapr:` become targets. Settings that Dapr does not have are listed on standard error.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -68,12 +68,13 @@ pub(crate) struct ExportDaprArgs {
     /// The rule book
     #[arg(long, value_name = "FILE", default_value = "redrive.yaml")]
     pub(crate) rules: PathBuf,
-    /// Lists the HTTP statuses to retry in every policy that an exported target uses: without it Dapr retries all failures
+    /// Lists the HTTP statuses to retry in every policy that an exported target uses; without it Dapr retries
+    /// all failures
     #[arg(long)]
     pub(crate) with_matching: bool,
 }
 
-/// Makes a rule book of another tool's file.
+/// Converts another tool's file to a rule book.
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
     #[command(subcommand)]
@@ -85,16 +86,16 @@ pub(crate) enum ImportCommand {
     Dapr(ImportDaprArgs),
 }
 
-/// Makes a rule book of a Dapr resiliency file.
+/// Converts a Dapr resiliency file to a rule book.
 ///
-/// What Dapr does without saying so is written out in the book and listed on standard error.
+/// Implicit defaults of Dapr are written out in the book and listed on standard error.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   redrive import dapr resiliency.yaml > redrive.yaml
   redrive import dapr resiliency.yaml -o redrive.yaml
 
-Exit code: 0 done, 1 Dapr would refuse the file or it has no counterpart, 2 a file cannot be read or written.")]
+Exit code: 0 done, 1 the file is invalid or has no counterpart, 2 a file cannot be read or written.")]
 pub(crate) struct ImportDaprArgs {
     /// The Dapr file, with one resource of kind Resiliency
     #[arg(value_name = "FILE")]
@@ -109,7 +110,7 @@ pub(crate) fn export_dapr(args: &ExportDaprArgs) -> anyhow::Result<()> {
     let matching = if args.with_matching { Matching::Always } else { Matching::AsStated };
     let exported = dapr::export(&book, matching);
     print(&exported.yaml)?;
-    terminal::print_remarks("What does not carry over to Dapr:", &exported.losses);
+    terminal::print_remarks("Not supported by Dapr:", &exported.losses);
     Ok(())
 }
 
@@ -122,7 +123,7 @@ pub(crate) fn export_prometheus(args: &ExportPrometheusArgs) -> anyhow::Result<(
     let book = open_book(&args.rules)?;
     let exported = prometheus_rules::export(&book);
     print(&exported.yaml)?;
-    terminal::print_remarks("What has no series in Prometheus:", &exported.losses);
+    terminal::print_remarks("Without a series in Prometheus:", &exported.losses);
     Ok(())
 }
 
@@ -143,7 +144,7 @@ pub(crate) fn import_dapr(args: &ImportDaprArgs) -> anyhow::Result<ExitCode> {
         Some(path) => write_new(path, &imported.book)?,
     }
     terminal::print_remarks(
-        "What Dapr does without saying so, and what the book has instead:",
+        "Implicit defaults of Dapr and their settings in the rule book:",
         &imported.notes,
     );
     Ok(ExitCode::SUCCESS)

@@ -33,22 +33,22 @@ use crate::rules::file::{load, read_book};
 use crate::terminal::progress::ProgressBar;
 use crate::terminal::{self, compact_json, print, problem, style};
 
-/// Plays a scenario against a rule book, in virtual time and with the engine of a server: what would happen?
+/// Runs a scenario against a rule book in virtual time, with the engine of the server.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   redrive simulate examples/scenarios/outage.yaml --rules examples/rulebooks/notifications.yaml
-  redrive simulate outage.yaml --rules redrive.yaml --expect     fails if an expectation of the scenario does
+  redrive simulate outage.yaml --rules redrive.yaml --expect     fail if an expectation fails
   redrive simulate outage.yaml --rules redrive.yaml --runs 100   ranges over a hundred seeds
   redrive simulate outage.yaml --rules a.yaml --against b.yaml   which is better at what
   redrive simulate outage.yaml --rules redrive.yaml --sweep retries.standard.max=5s,30s,120s
   redrive simulate outage.yaml --rules redrive.yaml --html outage.html
   redrive simulate outage.yaml --rules redrive.yaml --format json
 
-The same scenario, rule book and seed give the same answer, on every machine. Advice is proven: the scenario \
-was played again with the change, with five seeds, and came out better with each.
+The same scenario, rule book and seed give the same result on every machine. Advice is verified: each change \
+was simulated with five seeds and was better with each.
 
-Exit code: 0 played, 1 problems in a file, or an expectation failed with --expect, 2 a file cannot be read.")]
+Exit code: 0 done, 1 problems in a file, or an expectation failed with --expect, 2 a file cannot be read.")]
 pub(crate) struct SimulateArgs {
     /// The scenario
     #[arg(value_name = "SCENARIO")]
@@ -56,28 +56,28 @@ pub(crate) struct SimulateArgs {
     /// The rule book
     #[arg(long, value_name = "FILE", default_value = "redrive.yaml")]
     pub(crate) rules: PathBuf,
-    /// Another rule book, to see which of the two is better at what
+    /// Another rule book to compare with
     #[arg(long, value_name = "FILE", conflicts_with = "sweep")]
     pub(crate) against: Option<PathBuf>,
-    /// A setting of the rule book and the values to try there; given twice, every combination
+    /// A setting of the rule book and the values to try; given twice, every combination
     #[arg(long, value_name = "PATH=VALUE,…")]
     pub(crate) sweep: Vec<Sweep>,
-    /// What chance is drawn from
+    /// Random seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Plays it so many times, with this seed and those that follow
+    /// Number of runs, with this seed and the following ones
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) runs: u32,
-    /// Fails if an expectation of the scenario does
+    /// Exits with 1 if an expectation of the scenario fails
     #[arg(long)]
     pub(crate) expect: bool,
-    /// Does not look for changes that would help
+    /// Skips the search for changes that would help
     #[arg(long)]
     pub(crate) no_advice: bool,
-    /// Writes a page with plots to this file as well, which needs nothing else to be looked at
+    /// Also writes a self-contained page with plots to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
 }
@@ -87,7 +87,7 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
         refuse_scenario(rules)?;
     }
     if args.seed.checked_add(u64::from(args.runs).saturating_sub(1)).is_none() {
-        let why = format!("--seed {}: there are no {} seeds from there on", args.seed, args.runs);
+        let why = format!("--seed {}: too large for {} runs", args.seed, args.runs);
         return Err(CommandRefusal(why).into());
     }
     if let Some(against) = &args.against {
@@ -117,7 +117,6 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     Ok(Expectations::of(report.expectations.iter().map(|expected| expected.met)).code(args))
 }
 
-/// What one run came to, for programs.
 #[derive(Serialize)]
 struct SimulationRun<'a> {
     #[serde(flatten)]
@@ -125,8 +124,7 @@ struct SimulationRun<'a> {
     findings: &'a [SimulationFinding],
 }
 
-/// Writes the page if one is wanted, and prints the report. In JSON, lists of numbers, which are long, take a line
-/// each.
+/// Writes the page if requested, and prints the report. In JSON, long lists of numbers take a line each.
 fn put_out(
     args: &SimulateArgs,
     played: &SimulationDocument<'_, impl Serialize>,
@@ -139,7 +137,6 @@ fn put_out(
     }
 }
 
-/// Whether all came as expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expectations {
     Met,
@@ -151,7 +148,7 @@ impl Expectations {
         if met.all(|is_met| is_met) { Self::Met } else { Self::Failed }
     }
 
-    /// Only whoever asked for it is told by the exit code.
+    /// Only `--expect` changes the exit code.
     fn code(self, args: &SimulateArgs) -> ExitCode {
         match self {
             Self::Failed if args.expect => ExitCode::from(1),
@@ -160,7 +157,6 @@ impl Expectations {
     }
 }
 
-/// Plays with a bar that shows how far it is.
 fn watched<T>(
     play: impl FnOnce(&mut dyn FnMut(SimulationProgress) -> Go) -> Result<T, Cancelled>,
 ) -> anyhow::Result<T> {
@@ -170,19 +166,19 @@ fn watched<T>(
     Ok(played?)
 }
 
-/// Whoever mixes the two up is told so, and not what a rule book has in place of a scenario's keys.
+/// Detects swapped arguments, for which the usual errors would be misleading.
 fn refuse_scenario(rules: &Path) -> anyhow::Result<()> {
     let is_scenario = |bytes: Vec<u8>| scenario::read_bytes(&bytes).scenario.is_some();
     if std::fs::read(rules).is_ok_and(is_scenario) {
         let shown = rules.display();
-        let help = "give the scenario first, and the rule book with --rules";
-        anyhow::bail!("{shown} is a scenario, and no rule book: {help}");
+        let help = "pass the scenario first and the rule book with --rules";
+        anyhow::bail!("{shown} is a scenario, not a rule book: {help}");
     }
     Ok(())
 }
 
-/// The scenario in a file with the traces it names; one with errors, or that does not fit each of the books, is
-/// shown and refused, and what it only warns of is shown.
+/// The scenario in a file with its traces; refused if it has errors or does not fit a book; warnings are
+/// printed.
 fn read_scenario(args: &SimulateArgs, books: &[(&Path, &RuleBook)]) -> anyhow::Result<Scenario> {
     let path = args.scenario.as_path();
     let bytes = load_scenario(path)?;
@@ -196,17 +192,17 @@ fn read_scenario(args: &SimulateArgs, books: &[(&Path, &RuleBook)]) -> anyhow::R
     };
     let reading = scenario::read_bytes(&bytes);
     let Some(scenario) = reading.scenario else {
-        return Err(refused(reading.problems, format!("{shown} has errors: mend them first")));
+        return Err(refused(reading.problems, format!("{shown} has errors: fix these errors first")));
     };
     for (book_path, book) in books {
         let misfits = scenario.misfits(book);
         if misfits.has_errors() {
-            let why = format!("{shown} does not fit {}: mend one of them first", book_path.display());
+            let why = format!("{shown} does not fit {}: fix one of them first", book_path.display());
             return Err(refused(misfits, why));
         }
     }
     if args.expect && scenario.expectations.is_empty() {
-        let words = format!("{shown} expects nothing, so --expect asks for nothing: give it `expect`");
+        let words = format!("{shown} has no expectations, so --expect has no effect: add `expect`");
         anstream::eprintln!("{}: {words}", style::warning("warning"));
     }
     for warning in reading.problems.into_sorted() {
@@ -219,11 +215,10 @@ fn load_scenario(path: &Path) -> anyhow::Result<Vec<u8>> {
     if path.exists() {
         return load(path);
     }
-    anyhow::bail!("could not read {}: there is no such file; examples/scenarios has some", path.display())
+    anyhow::bail!("could not read {}: no such file; see examples/scenarios", path.display())
 }
 
-/// A trace lies where the scenario does, unless its name says otherwise. What is wrong with one is shown where the
-/// scenario names it.
+/// A trace path is relative to the scenario. Problems of a trace are shown where the scenario names it.
 fn with_traces(mut scenario: Scenario, path: &Path, text: &str) -> anyhow::Result<Scenario> {
     let folder = path.parent().unwrap_or(Path::new(""));
     let files: Vec<At<String>> = scenario.traces().cloned().collect();
@@ -239,17 +234,18 @@ fn with_traces(mut scenario: Scenario, path: &Path, text: &str) -> anyhow::Resul
         };
         let recorded = std::fs::read_to_string(&file).map_err(|error| {
             say("no-trace", format!("could not read {shown}: {}", terminal::io_words(&error)), TRACE_HELP);
-            anyhow::anyhow!("{} names a trace that cannot be read", path.display())
+            anyhow::anyhow!("{} has a trace that cannot be read", path.display())
         })?;
         let refused = |message: String| {
             say("bad-trace", message, TRACE_FORM);
-            CommandRefusal(format!("{} names a trace that cannot be played: mend it first", path.display()))
+            CommandRefusal(format!("{} has an invalid trace: fix it first", path.display()))
         };
-        let times =
-            trace::parse(&recorded).map_err(|error| refused(format!("{shown} is no trace: {error}")))?;
+        let times = trace::parse(&recorded)
+            .map_err(|error| refused(format!("{shown} is not a valid trace: {error}")))?;
         if let Some(first) = times.first().filter(|first| **first >= scenario.duration) {
             let (first, end) = (show_rounded(*first), show_rounded(scenario.duration));
-            let message = format!("the first of {shown} arrives at {first}, and the scenario ends at {end}");
+            let message =
+                format!("the first arrival of {shown} is at {first}, but the scenario ends at {end}");
             return Err(refused(message).into());
         }
         scenario = scenario.with_trace(&name, &times);
@@ -257,6 +253,6 @@ fn with_traces(mut scenario: Scenario, path: &Path, text: &str) -> anyhow::Resul
     Ok(scenario)
 }
 
-const TRACE_HELP: &str = "a trace lies beside the scenario, unless its name leads elsewhere";
+const TRACE_HELP: &str = "the path is relative to the scenario";
 
-const TRACE_FORM: &str = "one time in each line: seconds since the start, such as 12.5, or points in time";
+const TRACE_FORM: &str = "one time per line: seconds since the start, such as 12.5, or timestamps";

@@ -222,12 +222,12 @@ mod tests {
             ("a group",            "fingerprint=00000000000000ff&text=x",       Ok("failure group 00000000000000ff, text \"x\"")),
             ("text alone",         "text=x",                                    Err(text)),
             ("text of a service",  "text=x&service=billing",                    Err(text)),
-            ("no such key",        "sevice=billing",                            Err("`sevice` is not known here")),
-            ("twice",              "code=A&code=B",                             Err("`code` stands twice")),
+            ("no such key",        "sevice=billing",                            Err("`sevice` is unknown")),
+            ("twice",              "code=A&code=B",                             Err("`code` is given twice")),
             ("empty",              "code=",                                     Err("`code` is empty")),
-            ("no tier",            "tier=gone",                                 Err("`tier` is not right: expected dead or poison")),
-            ("no time",            "from=soon",                                 Err("`from` is not right: expected a time such as 2026-01-31T12:00:00Z or an age such as 2h, got \"soon\"")),
-            ("no group",           "fingerprint=xyz",                           Err("`fingerprint` is not right: \"xyz\" is not a fingerprint: expected 16 hexadecimal digits")),
+            ("no tier",            "tier=gone",                                 Err("`tier` is not valid: expected dead or poison")),
+            ("no time",            "from=soon",                                 Err("`from` is not valid: expected a time such as 2026-01-31T12:00:00Z or an age such as 2h, got \"soon\"")),
+            ("no group",           "fingerprint=xyz",                           Err("`fingerprint` is not valid: \"xyz\" is not a fingerprint: expected 16 hexadecimal digits")),
         ];
         for (name, query, expected) in cases {
             assert_eq!(

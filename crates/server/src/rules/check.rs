@@ -1,4 +1,4 @@
-//! `redrive check`: what is wrong with a book, where, and how to mend it.
+//! `redrive check`: problems of a rule book, where they are, and how to fix them.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use crate::connectors;
 use crate::rules::file::load;
 use crate::terminal::{self, print, print_json, problem, style};
 
-/// Finds what is wrong with a rule book, and what will hurt later.
+/// Checks rule books for errors and risky settings.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -23,21 +23,21 @@ Examples:
   redrive check redrive.yaml --format json
   redrive check --explain retry-outlives-deadline
 
-Exit code: 0 clean, 1 problems, 2 a file cannot be read.")]
+Exit code: 0 valid, 1 problems, 2 a file cannot be read.")]
 pub(crate) struct CheckArgs {
     /// The rule books
     #[arg(default_value = "redrive.yaml", value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-    /// How to print what was found
+    /// Output format
     #[arg(long, value_enum, default_value_t = CheckFormat::Text)]
     pub(crate) format: CheckFormat,
-    /// What else counts as a problem
+    /// What else fails the check
     #[arg(long, value_enum)]
     pub(crate) deny: Option<DenyLevel>,
-    /// Also says which lints cannot tell, and which fact they lack
+    /// Lists the lints that were skipped and the fact each needs
     #[arg(long)]
     pub(crate) verbose: bool,
-    /// Explains a lint and shows a bad book and its mended twin; `all` lists every lint
+    /// Explains a lint with a bad book and its fix; `all` lists every lint
     #[arg(long, value_name = "CODE")]
     pub(crate) explain: Option<String>,
 }
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         let bytes = match load(path) {
             Ok(bytes) => bytes,
             Err(error) => {
-                // The others are still worth checking.
+                // The other files are still checked.
                 anstream::eprintln!("{}: {error:#}", style::error("error"));
                 unreadable += 1;
                 continue;
@@ -94,7 +94,6 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// One problem for machines.
 #[derive(Serialize)]
 struct CheckRow {
     severity: ProblemSeverity,
@@ -107,11 +106,10 @@ struct CheckRow {
 }
 
 impl CheckRow {
-    /// A last row that says how many were not listed.
     fn left_out(count: usize, path: &Path) -> Self {
         let message = format!("{count} more problems are not listed");
         let span = BookSpan::default();
-        let help = "mend these first".to_owned();
+        let help = "fix these errors first".to_owned();
         Self::new(
             Problem { severity: ProblemSeverity::Info, code: "more-problems", span, message, help },
             path,
@@ -140,8 +138,8 @@ fn report(path: &Path, text: &str, checked: &CheckReport, args: &CheckArgs) -> S
     if args.verbose {
         for skipped in &checked.skipped {
             let place = format!("{}:{}", path.display(), skipped.span.position);
-            let line = format!("{}: {place}: without `{}`", style::info("cannot tell"), skipped.fact);
-            out.push_str(&format!("{line} {} cannot judge this\n", style::bold(skipped.lint)));
+            let line = format!("{}: {place}: needs `{}`:", style::info("skipped"), skipped.fact);
+            out.push_str(&format!("{line} {}\n", style::bold(skipped.lint)));
         }
     }
     out.push_str(&summary(path, checked, args));
@@ -152,24 +150,27 @@ fn summary(path: &Path, checked: &CheckReport, args: &CheckArgs) -> String {
     let count = |severity| checked.problems.iter().filter(|p| p.severity == severity).count();
     let (errors, warnings, infos) =
         (count(ProblemSeverity::Error), count(ProblemSeverity::Warning), count(ProblemSeverity::Info));
-    let parts = [(errors, "error"), (warnings, "warning"), (infos, "remark")];
+    let parts = [(errors, "error"), (warnings, "warning"), (infos, "note")];
     let parts = parts.into_iter().filter(|(count, _)| *count > 0);
-    let parts: Vec<String> = parts.map(|(count, what)| counted(count as u64, what)).collect();
+    let mut parts: Vec<String> = parts.map(|(count, what)| counted(count as u64, what)).collect();
+    if checked.left_out > 0 {
+        parts.push(format!("{} more not shown", checked.left_out));
+    }
+    if checked.silenced > 0 {
+        parts.push(format!("{} silenced", checked.silenced));
+    }
+    if !checked.skipped.is_empty() && !args.verbose {
+        let skipped = counted(checked.skipped.len() as u64, "check");
+        parts.push(format!("{skipped} skipped for lack of facts (--verbose)"));
+    }
     let mut line = match (errors, warnings) {
-        (0, 0) => format!("{} {}", style::good("✓"), path.display()),
+        (0, 0) => format!("{} {}: valid", style::good("✓"), path.display()),
         (0, _) => format!("{} {}", style::warning("!"), path.display()),
         _ => format!("{} {}", style::error("✗"), path.display()),
     };
-    line.push_str(": ");
-    line.push_str(&if parts.is_empty() { "no problems".to_owned() } else { parts.join(", ") });
-    if checked.left_out > 0 {
-        line.push_str(&format!(", {} more not shown", checked.left_out));
-    }
-    if checked.silenced > 0 {
-        line.push_str(&format!(", {} silenced with a reason", checked.silenced));
-    }
-    if !checked.skipped.is_empty() && !args.verbose {
-        line.push_str(&format!(", {} cannot be told (--verbose says why)", checked.skipped.len()));
+    if !parts.is_empty() {
+        line.push_str(": ");
+        line.push_str(&parts.join(", "));
     }
     line.push('\n');
     line
@@ -186,11 +187,7 @@ fn explain(code: &str) -> anyhow::Result<ExitCode> {
     let Some(lint) = lint::find(code) else {
         let codes = lint::all().into_iter().map(|lint| lint.code).collect::<Vec<_>>();
         let advice = suggest(code, codes);
-        let advice = if advice.ends_with('?') {
-            advice
-        } else {
-            "--explain all lists them; an error of the format explains itself where it stands".to_owned()
-        };
+        let advice = if advice.ends_with('?') { advice } else { "list all with --explain all".to_owned() };
         return Err(CommandRefusal(format!("there is no lint `{code}`: {advice}")).into());
     };
     print(&explanation(lint))?;
@@ -207,7 +204,7 @@ fn explanation(lint: &Lint) -> String {
         terminal::wrap(lint.explanation, 90),
         style::error("Bad:"),
         indent(&lint.bad_book()),
-        style::good("Mended:"),
+        style::good("Fixed:"),
         indent(&lint.fixed_book()),
     )
 }

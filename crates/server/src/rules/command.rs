@@ -1,4 +1,4 @@
-//! `redrive rules`: what holds for a service and an event, and where each value came from.
+//! `redrive rules`: the rules that apply to a service and an event, with the origin of each value.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use crate::rules::file::open_book;
 use crate::rules::text;
 use crate::terminal::{json_text, print};
 
-/// Shows what holds for a service and an event, and where each value came from.
+/// Shows the rules that apply to a service and an event, and where each value comes from.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -24,16 +24,16 @@ Examples:
   redrive rules notification-svc/email todo.reminder.fired --rules examples/rulebooks/notifications.yaml
   redrive rules notification-svc --rules examples/rulebooks/notifications.yaml --format markdown > rules.md
 
-Exit code: 0 shown, 1 no such service, or it does not want the event, 2 a file cannot be read.")]
+Exit code: 0 shown, 1 no such service, or it does not subscribe to the event, 2 a file cannot be read.")]
 pub(crate) struct RulesArgs {
-    /// The service, or service/channel; without it, all of them
+    /// The service, or service/channel [default: all]
     pub(crate) service: Option<String>,
-    /// The event's type, which a pattern of the book may claim; without it, all rows of the service
+    /// The event type [default: all rows of the service]
     pub(crate) event: Option<String>,
     /// The rule book
     #[arg(long, value_name = "FILE", default_value = "redrive.yaml")]
     pub(crate) rules: PathBuf,
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value_t = RulesFormat::Text)]
     pub(crate) format: RulesFormat,
 }
@@ -42,9 +42,9 @@ pub(crate) struct RulesArgs {
 pub(crate) enum RulesFormat {
     /// For people
     Text,
-    /// Each value with its level, line and column; a list unless an event is named
+    /// Each value with its level, line and column; a list unless an event type is given
     Json,
-    /// A page for each rule
+    /// One page per rule
     Markdown,
 }
 
@@ -66,7 +66,6 @@ pub(crate) fn run(args: &RulesArgs) -> anyhow::Result<()> {
     print(&page)
 }
 
-/// A service, or one of its channels.
 #[derive(Clone, Copy)]
 struct RuleTaker<'a> {
     service: &'a ServiceEntry,
@@ -81,7 +80,7 @@ impl<'a> RuleTaker<'a> {
         }
     }
 
-    /// Its rows; those of a service include its channels'.
+    /// Rows of a service include those of its channels.
     fn rules(self, book: &'a RuleBook) -> Vec<Resolved<'a>> {
         let sections = book.sections();
         let rows = sections.rows().filter(|(service, channel, _)| {
@@ -91,7 +90,7 @@ impl<'a> RuleTaker<'a> {
         rows.map(|(service, channel, row)| sections.resolve(service, channel, row)).collect()
     }
 
-    /// What holds for an event; a pattern of the book stands for itself.
+    /// A pattern of the book matches itself.
     fn rule(self, book: &'a RuleBook, event: &str) -> Option<Resolved<'a>> {
         let rows = self.channel.map_or(&self.service.rows, |channel| &channel.rows);
         if let Some(row) = rows.iter().find(|row| row.pattern.value.as_str() == event) {
@@ -116,12 +115,11 @@ fn find_taker<'a>(book: &'a RuleBook, name: &str) -> Result<RuleTaker<'a>, Comma
         .ok_or_else(|| CommandRefusal(format!("there is no service `{name}`: {}", advise(book, name))))
 }
 
-/// Whether it is a service, or one of a service's channels as `service/channel`.
 pub(crate) fn is_known(book: &RuleBook, name: &str) -> bool {
     takers(book).any(|taker| taker.name() == name)
 }
 
-/// What may be meant by a name that is no service: a channel of that name, or what is written alike.
+/// Suggestions for an unknown service: a channel of that name, or similar names.
 pub(crate) fn advise(book: &RuleBook, name: &str) -> String {
     let of_that_name =
         takers(book).filter(|taker| taker.channel.is_some_and(|own| own.name.as_str() == name));
@@ -135,7 +133,7 @@ pub(crate) fn advise(book: &RuleBook, name: &str) -> String {
 
 fn one(book: &RuleBook, taker: RuleTaker<'_>, event: &str, args: &RulesArgs) -> anyhow::Result<String> {
     let Some(rule) = taker.rule(book, event) else {
-        return Err(CommandRefusal(not_wanted(book, taker, event)).into());
+        return Err(CommandRefusal(not_subscribed(book, taker, event)).into());
     };
     Ok(match args.format {
         RulesFormat::Text => text::whole(book, &rule, event) + &see_also(book, taker, event),
@@ -146,7 +144,7 @@ fn one(book: &RuleBook, taker: RuleTaker<'_>, event: &str, args: &RulesArgs) -> 
 
 fn many(book: &RuleBook, rules: &[Resolved<'_>], args: &RulesArgs) -> anyhow::Result<String> {
     Ok(match args.format {
-        RulesFormat::Text if rules.is_empty() => "There are no services in this book.\n".to_owned(),
+        RulesFormat::Text if rules.is_empty() => "The rule book has no services.\n".to_owned(),
         RulesFormat::Text => text::overview(rules),
         RulesFormat::Json => {
             let rules: Vec<_> = rules.iter().map(|rule| explain::to_json(book, rule)).collect();
@@ -159,7 +157,6 @@ fn many(book: &RuleBook, rules: &[Resolved<'_>], args: &RulesArgs) -> anyhow::Re
     })
 }
 
-/// The channels of a service that take the same event by rules of their own.
 fn see_also(book: &RuleBook, taker: RuleTaker<'_>, event: &str) -> String {
     if taker.channel.is_some() {
         return String::new();
@@ -172,11 +169,11 @@ fn see_also(book: &RuleBook, taker: RuleTaker<'_>, event: &str) -> String {
     if names.is_empty() { String::new() } else { format!("\nIt also goes to {}.\n", names.join(" and ")) }
 }
 
-fn not_wanted(book: &RuleBook, taker: RuleTaker<'_>, event: &str) -> String {
+fn not_subscribed(book: &RuleBook, taker: RuleTaker<'_>, event: &str) -> String {
     let others: Vec<String> =
         takers(book).filter(|other| other.rule(book, event).is_some()).map(RuleTaker::name).collect();
     let who = match others.as_slice() {
-        [] => "nobody does: it would be recorded as unrouted".to_owned(),
+        [] => "no service does: the event would be unrouted".to_owned(),
         [one] => format!("{one} does"),
         more => format!("{} do", more.join(", ")),
     };
@@ -188,13 +185,13 @@ fn not_wanted(book: &RuleBook, taker: RuleTaker<'_>, event: &str) -> String {
             own.push(pattern);
         }
     }
-    // If nobody wants it, any type of the book may be what was meant.
+    // If no service takes it, suggest any type of the book.
     let near = if others.is_empty() {
         nearest(event, book.sections().rows().map(|(_, _, row)| row.pattern.value.as_str()))
     } else {
         nearest(event, own.iter().map(String::as_str))
     };
     let near = near.map(|near| format!("\n  did you mean `{near}`?")).unwrap_or_default();
-    let own = format!("it takes {}", own.join(", "));
-    format!("{} does not want `{event}`; {who}{near}\n  {own}", taker.name())
+    let own = format!("it subscribes to {}", own.join(", "));
+    format!("{} does not subscribe to `{event}`; {who}{near}\n  {own}", taker.name())
 }

@@ -12,12 +12,11 @@ use crate::cli::CommandRefusal;
 use crate::connectors;
 use crate::terminal::{self, problem, shell_word};
 
-/// The book in a file; one with errors is shown and refused.
+/// Reads a book; prints its errors and refuses it if it has any.
 pub(crate) fn open_book(path: &Path) -> anyhow::Result<RuleBook> {
     read_book(path).map(|(book, _)| book)
 }
 
-/// The book in a file and its text.
 pub(crate) fn read_book(path: &Path) -> anyhow::Result<(RuleBook, String)> {
     let bytes = load(path)?;
     let reading = redrive_core::book::read_bytes_for(&bytes, connectors::table(), machine());
@@ -28,29 +27,24 @@ pub(crate) fn read_book(path: &Path) -> anyhow::Result<(RuleBook, String)> {
     for problem in reading.problems.into_sorted() {
         problem::say(&problem, path, &text);
     }
-    Err(CommandRefusal(format!("{} has errors: mend them first", path.display())).into())
+    Err(CommandRefusal(format!("{} has errors: fix these errors first", path.display())).into())
 }
 
-/// The bytes of a rule book.
 pub(crate) fn load(path: &Path) -> anyhow::Result<Vec<u8>> {
     redrive::load::load(path).map_err(|error| {
         let shown = path.display();
         let why = match error.source.kind() {
             ErrorKind::NotFound => {
-                format!(
-                    "there is no such file; `redrive init {}` writes one to start from",
-                    shell_word(&shown.to_string())
-                )
+                format!("no such file; create one with `redrive init {}`", shell_word(&shown.to_string()))
             }
-            ErrorKind::IsADirectory => "it is a folder, and a rule book is a file".to_owned(),
-            ErrorKind::PermissionDenied => "this user may not read it".to_owned(),
+            ErrorKind::IsADirectory => "it is a folder, not a file".to_owned(),
+            ErrorKind::PermissionDenied => "permission denied".to_owned(),
             _ => terminal::io_words(&error.source),
         };
         anyhow!("could not read {shown}: {why}")
     })
 }
 
-/// The machine that a book is read for.
 pub(crate) fn machine() -> Machine {
     let cores = std::thread::available_parallelism().ok().and_then(|cores| NonZeroU32::try_from(cores).ok());
     cores.map_or_else(Machine::default, |cores| Machine { cores })

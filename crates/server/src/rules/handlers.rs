@@ -1,6 +1,7 @@
-//! The rule book: its text, what is wrong with it, what its policies come to, and what holds for one event.
+//! Handlers of the rule book: its text, findings, policies, and the rule for one event.
 //!
-//! Invariant: no password of an address leaves the server, and nothing secret of one to those below admin.
+//! Invariant: no password of an address leaves the server, and nothing secret of one reaches roles below
+//! admin.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -29,25 +30,25 @@ use crate::rules::json::{
 };
 use crate::services::handlers::millis;
 
-/// What was made of the book that was last asked for: it stays the same until another is read.
+/// The response for the latest book, reused until another book is loaded.
 #[derive(Default)]
 pub(crate) struct BookJsonCache(Mutex<Option<(u64, Arc<BookJsonPair>)>>);
 
-/// As admins see it, and as all others do.
+/// For admins, and for all other roles.
 struct BookJsonPair {
     whole: BookJson,
     masked: BookJson,
 }
 
-/// The rule book that holds, with what `redrive check` finds in it.
+/// The active rule book, with the findings of `redrive check`.
 #[utoipa::path(
     get, path = "/v1/book", operation_id = "book", tag = "operating",
-    responses((status = 200, description = "its text without the passwords of addresses; query values and webhook paths are masked below admin", body = BookJson))
+    responses((status = 200, description = "the rule book; passwords in addresses are removed, and for roles below admin query values and webhook paths are masked", body = BookJson))
 )]
 pub(crate) async fn book(app: App, caller: ApiCaller) -> ApiResult {
     let (book, text) = app.node.book_and_text();
     let hash = book.hash();
-    let lock = || app.book_shown.0.lock().expect("nobody panics while swapping");
+    let lock = || app.book_shown.0.lock().expect("never poisoned");
     let known = lock().as_ref().filter(|(known, _)| *known == hash).map(|(_, shown)| Arc::clone(shown));
     let both = if let Some(known) = known {
         known
@@ -103,7 +104,6 @@ fn service_json(service: &redrive_core::book::model::ServiceEntry) -> BookServic
     }
 }
 
-/// The book's own policies and those that it uses, by name.
 fn policies(book: &RuleBook) -> Vec<PolicyJson> {
     let sections = book.sections();
     let mut all: BTreeMap<PolicyName, (Backoff, Vec<String>)> = BTreeMap::new();
@@ -135,18 +135,17 @@ fn policies(book: &RuleBook) -> Vec<PolicyJson> {
     all.into_iter().map(shown).collect()
 }
 
-/// A policy in a few words.
 pub(crate) fn summary(backoff: &Backoff) -> String {
     let tries = u64::from(backoff.retries()) + 1;
     match (backoff.is_unlimited(), gives_up_after(backoff)) {
         (false, _) if backoff.retries() == 0 => "1 try".to_owned(),
         (false, Some(within)) => format!("{tries} tries within {}", show_duration(within)),
-        (true, Some(within)) => format!("again and again within {}", show_duration(within)),
-        (_, None) => "again and again".to_owned(),
+        (true, Some(within)) => format!("unlimited tries within {}", show_duration(within)),
+        (_, None) => "unlimited tries".to_owned(),
     }
 }
 
-/// When the last retry starts at the latest; none is never.
+/// Latest start of the last retry; `None` if there is no last one.
 fn gives_up_after(backoff: &Backoff) -> Option<Duration> {
     if backoff.is_unlimited() {
         return backoff.window();
@@ -163,7 +162,7 @@ fn steps(backoff: &Backoff) -> Vec<RetryStepJson> {
         at_max += step.max;
         (step, at_min, at_max)
     });
-    // What starts past the window even at its earliest is never made.
+    // Retries that start past the window even at their earliest are never made.
     let window = backoff.window().unwrap_or(Duration::MAX);
     let made = steps.take_while(|(_, at_min, _)| *at_min <= window);
     made.map(|(step, at_min, at_max)| RetryStepJson {
@@ -177,24 +176,24 @@ fn steps(backoff: &Backoff) -> Vec<RetryStepJson> {
     .collect()
 }
 
-/// Which rule is meant; `service` and `type` must be said.
+/// The rule to show; `service` and `type` are required.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct RuleKeys {
     #[schema(min_length = 1)]
     service: String,
     #[schema(min_length = 1)]
     channel: Option<String>,
-    /// The event's type.
+    /// The event type.
     #[serde(rename = "type")]
     #[schema(min_length = 1)]
     event_type: String,
 }
 
-/// What holds for one type of event of a service, value by value.
+/// The rule that applies to one event type of a service, value by value.
 #[utoipa::path(
     get, path = "/v1/rule", operation_id = "rule", tag = "operating",
     params(QueryKeys<RuleKeys>),
-    responses((status = 200, description = "every value, and where it came from", body = RuleJson))
+    responses((status = 200, description = "every value with its origin", body = RuleJson))
 )]
 pub(crate) async fn rule(
     app: App,
@@ -207,7 +206,7 @@ pub(crate) async fn rule(
         return Err(ApiError::new(ApiCode::ServiceNotFound, format!("there is no service `{service}`")));
     }
     let Some(resolved) = book.explain(&service, channel.as_deref(), &event_type) else {
-        let message = format!("`{service}` does not want events of type `{event_type}`");
+        let message = format!("`{service}` does not subscribe to events of type `{event_type}`");
         return Err(ApiError::new(ApiCode::EventNotWanted, message));
     };
     let values = explain(&book, &resolved).into_iter().flat_map(|group| {

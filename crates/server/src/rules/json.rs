@@ -1,4 +1,4 @@
-//! The rule book as it is shown: its text, what is wrong with it, and what follows from it.
+//! JSON types of the rule book: its text, findings, policies and rules.
 
 use redrive_core::book::problem::Problem;
 use redrive_core::text::hide_passwords;
@@ -6,33 +6,33 @@ use redrive_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// The rule book that holds.
+/// The active rule book.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct BookJson {
-    /// As it was written, but for the passwords of addresses. Below admin, their query values and the paths
-    /// of webhooks are masked too.
+    /// As written, without passwords in addresses. For roles below admin, query values of addresses and
+    /// webhook paths are masked too.
     pub text: String,
-    /// What tells it from another.
+    /// Identifies this version.
     pub hash: String,
-    /// The file it was read from; none is the built-in book.
+    /// The file it was read from; absent for the built-in book.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Since when it holds.
+    /// When it became active.
     pub read_at: Timestamp,
-    /// What is wrong with it, or may be.
+    /// Problems and warnings.
     pub findings: Vec<FindingJson>,
     /// Its own retry policies, and those of the catalog that it uses.
     pub policies: Vec<PolicyJson>,
     pub services: Vec<BookServiceJson>,
 }
 
-/// Something that is wrong with a rule book or a scenario, or may be.
+/// A problem or warning about a rule book or a scenario.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct FindingJson {
     #[schema(pattern = "^(error|warning|info)$")]
     pub severity: String,
     pub code: String,
-    /// 0 where it stands in no line.
+    /// 0 if there is no line.
     pub line: u32,
     pub column: u32,
     pub message: String,
@@ -56,15 +56,15 @@ impl From<Problem> for FindingJson {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct PolicyJson {
     pub name: String,
-    /// Where it stands; none is built in.
+    /// The line that defines it; absent if built in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
-    /// The rows that retry by it: the service and the event type.
+    /// The rows that use it: service and event type.
     pub used_by: Vec<String>,
-    /// In words.
+    /// One-line summary.
     pub summary: String,
     pub steps: Vec<RetryStepJson>,
-    /// After how long it gives up at the latest, leaving out how long attempts take; none is never.
+    /// Latest time at which it gives up, without the duration of attempts; absent if it never does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gives_up_after_ms: Option<u64>,
 }
@@ -72,30 +72,30 @@ pub(crate) struct PolicyJson {
 /// One retry.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct RetryStepJson {
-    /// Which, from 1.
+    /// Number of the retry, from 1.
     pub retry: u32,
-    /// The delay before jitter.
+    /// Delay before jitter.
     pub delay_ms: f64,
-    /// The shortest it may be.
+    /// Shortest delay.
     pub min_ms: f64,
-    /// The longest it may be.
+    /// Longest delay.
     pub max_ms: f64,
-    /// When it starts at the earliest, after the first attempt.
+    /// Earliest start, counted from the first attempt.
     pub at_min_ms: f64,
-    /// When it starts at the latest.
+    /// Latest start.
     pub at_max_ms: f64,
 }
 
-/// A service and what it takes.
+/// A service and its subscriptions.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct BookServiceJson {
     pub service: String,
     pub channels: Vec<String>,
-    /// Event types or patterns, those of its channels too.
+    /// Event types or patterns, including those of its channels.
     pub types: Vec<String>,
 }
 
-/// What holds for one type of event of one service.
+/// The rule that applies to one event type of a service.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct RuleJson {
     pub service: String,
@@ -103,24 +103,23 @@ pub(crate) struct RuleJson {
     pub channel: Option<String>,
     #[serde(rename = "type")]
     pub event_type: String,
-    /// Where its row stands in the rule book.
+    /// The line of its row in the rule book.
     pub line: u32,
     pub values: Vec<RuleValueJson>,
 }
 
-/// A value and where it came from.
+/// A value and its origin.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct RuleValueJson {
-    /// What it belongs to.
     pub group: String,
     pub name: String,
     pub value: String,
-    /// What else helps to understand it.
+    /// More detail on the value.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
-    /// Where it came from, in words.
+    /// Origin, in words.
     pub from: String,
-    /// Where it is stated; none is built in.
+    /// Where it is defined; absent if built in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
 }

@@ -1,4 +1,4 @@
-//! `redrive schema`: the format of the rule book, or of scenarios, as JSON Schema, for editors.
+//! `redrive schema`: JSON Schema of the rule book or of scenarios, for editors.
 
 use clap::Args;
 use redrive_lab::{json_schema, scenario};
@@ -6,22 +6,21 @@ use redrive_lab::{json_schema, scenario};
 use crate::connectors;
 use crate::terminal::print_json;
 
-/// Prints the JSON Schema of the rule book, for editors that complete and check as you type.
+/// Prints the JSON Schema of the rule book, for completion and validation in editors.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   redrive schema > redrive.schema.json
   redrive schema scenario > scenario.schema.json
 
-Then the first line of a book or a scenario tells the editor where it is:
+Then point the editor to it in the first line of a rule book or scenario:
   # yaml-language-server: $schema=./redrive.schema.json")]
 pub(crate) struct SchemaArgs {
-    /// Of what
+    /// The file format
     #[arg(value_enum, default_value_t = SchemaKind::Book)]
     pub(crate) of: SchemaKind,
 }
 
-/// What is written in YAML.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum SchemaKind {
     /// A rule book

@@ -12,7 +12,6 @@ use redrive_lab::report::{breaker_name, letter_name, limit, reaction};
 use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{self, style};
 
-/// The rows under a heading for each service.
 pub(crate) fn overview(rules: &[Resolved<'_>]) -> String {
     let mut table = Table::new(&[CellAlign::Left; 5]);
     table.head(&["  EVENT", "RETRY", "BREAKER", "TIMEOUT", "DEAD LETTERS"]);
@@ -66,11 +65,10 @@ fn counted<'a>(
     text
 }
 
-/// One rule, group by group.
 pub(crate) fn whole(book: &RuleBook, rule: &Resolved<'_>, event: &str) -> String {
     let mut page = title(rule, event);
     let groups = explain(book, rule);
-    // Sentences have columns of their own, or they would push all others to the right.
+    // Sentences get columns of their own; otherwise they would widen all others.
     let is_sentence = |value: &ExplainedValue| value.key.is_empty();
     let mut named = Table::new(&[CellAlign::Left; 4]);
     let values = groups.iter().flat_map(|group| &group.values);

@@ -1,4 +1,4 @@
-//! `redrive timeline`: a retry policy's delays, how far jitter spreads them, and when each retry starts.
+//! `redrive timeline`: the delays of a retry policy, their jitter range, and when each retry starts.
 
 mod text;
 
@@ -17,7 +17,7 @@ use crate::cli::CommandRefusal;
 use crate::rules::file::open_book;
 use crate::terminal::print;
 
-/// Shows a retry policy's delays, how far jitter spreads them, and when each retry starts.
+/// Shows the delays of a retry policy, their jitter range, and when each retry starts.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -25,12 +25,12 @@ Examples:
   redrive timeline overnight --rules redrive.yaml
   redrive timeline webhook --format json")]
 pub(crate) struct TimelineArgs {
-    /// The policy: one of the catalog, or one of the rule book
+    /// The policy, from the catalog or from the rule book
     pub(crate) policy: String,
     /// The rule book that defines it
     #[arg(long, value_name = "FILE")]
     pub(crate) rules: Option<PathBuf>,
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value_t = TimelineFormat::Text)]
     pub(crate) format: TimelineFormat,
 }
@@ -52,7 +52,6 @@ pub(crate) fn run(args: &TimelineArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The policy, and where it comes from.
 fn find(args: &TimelineArgs) -> anyhow::Result<(Backoff, String)> {
     let mut known: Vec<String> = catalog::policies().iter().map(|policy| policy.name.to_owned()).collect();
     if let Some(path) = &args.rules {
@@ -74,8 +73,8 @@ fn find(args: &TimelineArgs) -> anyhow::Result<(Backoff, String)> {
 fn unknown(args: &TimelineArgs, known: &[String]) -> String {
     let near = nearest(&args.policy, known.iter().map(String::as_str));
     let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-    let own = if args.rules.is_some() { "" } else { "\n  a policy of your own needs --rules FILE" };
-    format!("there is no retry policy `{}`{near}\n  there are: {}{own}", args.policy, known.join(", "))
+    let own = if args.rules.is_some() { "" } else { "\n  pass --rules FILE for policies of a rule book" };
+    format!("there is no retry policy `{}`{near}\n  available: {}{own}", args.policy, known.join(", "))
 }
 
 fn rows(backoff: &Backoff) -> Vec<Value> {

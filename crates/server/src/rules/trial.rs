@@ -1,4 +1,4 @@
-//! `redrive try`: walks a delivery through answers that you name and tells the story, without a server.
+//! `redrive try`: runs a delivery through given answers and explains each decision, without a server.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -31,15 +31,15 @@ use crate::rules::file::open_book;
 use crate::terminal::moment::show_wait;
 use crate::terminal::{name_of, print, style};
 
-/// Walks a delivery through answers that you name and says why each thing happens; needs no server.
+/// Runs a delivery through answers that you name and explains each decision; needs no server.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Answers, separated by commas:
   200, 404, 503 …    an HTTP status             '503*4'      four times, quoted against the shell
   429:60             with Retry-After: 60       500=quota    with a message
   timeout, refused, reset, dns, tls             the connection's own failures
-  crash, oom         a process that fails       invalid      a message that does not parse
-  DHT_UNAVAILABLE    a code of your own         ok           taken
+  crash, oom         a process that fails       invalid      a response that does not parse
+  DHT_UNAVAILABLE    a code of your own         ok           accepted
 
 Examples:
   redrive try todo.reminder.fired --rules examples/rulebooks/notifications.yaml --answers 503,429:60,timeout,200
@@ -53,10 +53,10 @@ pub(crate) struct TryArgs {
     /// Only this service and its channels, or only service/channel
     #[arg(long)]
     pub(crate) service: Option<String>,
-    /// What the target answers, one after the other
+    /// The answers of the target, in order
     #[arg(long, default_value = "200")]
     pub(crate) answers: String,
-    /// What the jitter is drawn from; the same seed gives the same delays
+    /// Random seed of the jitter; the same seed gives the same delays
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
 }
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &TryArgs) -> anyhow::Result<()> {
     let takers: Vec<_> = book
         .subscribers(&args.event_type)
         .into_iter()
-        .filter(|taker| args.service.as_ref().is_none_or(|wanted| is_meant(taker, wanted)))
+        .filter(|taker| args.service.as_ref().is_none_or(|wanted| is_selected(taker, wanted)))
         .collect();
     if takers.is_empty() {
         return Err(CommandRefusal(no_row_matches(&book, args)).into());
@@ -88,8 +88,8 @@ fn attempt_kind(taker: &Resolved<'_>) -> AttemptKind {
     }
 }
 
-/// A service's name means its channels too.
-fn is_meant(taker: &Resolved<'_>, wanted: &str) -> bool {
+/// A service's name includes its channels.
+fn is_selected(taker: &Resolved<'_>, wanted: &str) -> bool {
     taker.service.name.as_str() == wanted || name_of(taker) == wanted
 }
 
@@ -100,17 +100,17 @@ fn no_row_matches(book: &RuleBook, args: &TryArgs) -> String {
             let file = args.rules.display();
             return format!("there is no service `{service}` in {file}: {}", command::advise(book, service));
         }
-        return format!("`{service}` does not want `{event}`; without --service you see who does");
+        return format!(
+            "`{service}` does not subscribe to `{event}`; leave out --service to see which services do"
+        );
     }
     let types = book.sections().rows().map(|(_, _, row)| row.pattern.value.as_str()).collect::<Vec<_>>();
-    format!("no service wants `{event}`, so it would be recorded as unrouted; {}", suggest(event, types))
+    format!("no service subscribes to `{event}`, so it would be unrouted; {}", suggest(event, types))
 }
 
-/// Tells what happens, in the words of the book.
 struct TrialRun<'a> {
     taker: &'a Resolved<'a>,
     file: &'a Path,
-    /// How many answers were named.
     answers: usize,
 }
 
@@ -133,9 +133,9 @@ impl TrialRun<'_> {
         let _ = writeln!(out, "\n{}", self.end(&rehearsal.end, rehearsal));
         match self.answers.saturating_sub(attempts(rehearsal)) {
             0 => {}
-            1 => out.push_str("(1 answer was not needed)\n"),
+            1 => out.push_str("(1 answer left over)\n"),
             more => {
-                let _ = writeln!(out, "({more} answers were not needed)");
+                let _ = writeln!(out, "({more} answers left over)");
             }
         }
         out
@@ -176,7 +176,7 @@ impl TrialRun<'_> {
             );
             field(out, "rule", &self.reaction(ruling, tried.answer.status()));
         } else if let VerdictBasis::Delivered { matched: Some(position) } = tried.decision.why {
-            field(out, "category", &format!("no failure: {} says so", self.line(Some(position))));
+            field(out, "category", &format!("no failure by {}", self.line(Some(position))));
         }
         if let Some(state) = tried.breaker {
             field(out, "breaker", &self.breaker(state, tried));
@@ -184,7 +184,7 @@ impl TrialRun<'_> {
         self.verdict(out, &tried.decision, tried.ended_at);
     }
 
-    /// Says so when a breaker's `reset` has made it forget failures, since its count falls without a success.
+    /// Explains a failure count that fell without a success: the breaker's `reset` passed.
     fn forgotten(&self, out: &mut String, tried: &RehearsedAttempt, failures: &mut u32) {
         let before = *failures;
         *failures = match tried.breaker {
@@ -195,7 +195,7 @@ impl TrialRun<'_> {
         let has_failed = matches!(tried.decision.observation, Observation::Failure(_));
         if let Some(reset) = reset.filter(|_| has_failed && *failures > 0 && *failures <= before) {
             let text = format!(
-                "the breaker forgot {}: none came for its `reset` of {}",
+                "the breaker forgot {}: no failure for its `reset` of {}",
                 counted(u64::from(before), "failure"),
                 show_duration(reset)
             );
@@ -216,7 +216,6 @@ impl TrialRun<'_> {
         self.verdict(out, decision, at);
     }
 
-    /// Why it is of that category.
     fn reason(&self, ruling: &Ruling) -> String {
         if let Some(failing_for) = ruling.connection_failing_for {
             return format!("(the connection has failed for {}: `fatal_after`)", show_duration(failing_for));
@@ -228,7 +227,7 @@ impl TrialRun<'_> {
                 let because = because.map(|text| format!(", because {text}")).unwrap_or_default();
                 format!("(`classify`, {}{because})", self.line(Some(position)))
             }
-            None => "(by the built-in classification)".to_owned(),
+            None => "(default classification)".to_owned(),
         }
     }
 
@@ -247,7 +246,7 @@ impl TrialRun<'_> {
         let follows = match ruling.reaction.value {
             Reaction::Retry(index) => format!("retry by {}", policy(index)),
             Reaction::RetryCautiously(index) => {
-                format!("retry by {}, a few times at most", policy(index))
+                format!("retry by {}, a few times only", policy(index))
             }
             Reaction::DeadLetter => "dead-letter at once".to_owned(),
             Reaction::Pause => "pause the service".to_owned(),
@@ -272,7 +271,7 @@ impl TrialRun<'_> {
             BreakerState::Closed { failures: 0 } => style::good("closed"),
             BreakerState::Closed { failures } => format!("{}, {failures} {trip}", style::good("closed")),
             BreakerState::Open { until } => {
-                format!("{} until {}: nothing goes through", style::error("open"), clock(until))
+                format!("{} until {}: no calls", style::error("open"), clock(until))
             }
             BreakerState::HalfOpen { successes, .. } => {
                 let wanted = breaker.settings.close_after();
@@ -314,7 +313,7 @@ impl TrialRun<'_> {
         if let Some(until) = decision.hold_dependency_until {
             let dependency = &self.taker.dependency.value;
             let text =
-                format!("everyone who calls `{dependency}` waits until {} and burns no retry", clock(until));
+                format!("all deliveries to `{dependency}` wait until {} without using retries", clock(until));
             field(out, "", &text);
         }
         if matches!(decision.verdict, Verdict::Retry { .. })
@@ -324,16 +323,15 @@ impl TrialRun<'_> {
         }
         if let Some(alert) = decision.alert {
             let what = match alert {
-                AlertKind::Security => "security: the credentials are refused",
-                AlertKind::Configuration => "configuration: something is set up wrongly",
-                AlertKind::Exhausted => "retries ran out, and the policy wants that known",
-                AlertKind::Internal => "Redrive itself failed",
+                AlertKind::Security => "security: credentials rejected",
+                AlertKind::Configuration => "configuration error",
+                AlertKind::Exhausted => "retries exhausted (`alert` of the policy)",
+                AlertKind::Internal => "internal error of Redrive",
             };
             field(out, "alert", &style::error(what));
         }
     }
 
-    /// The numbers behind a wait.
     fn wait(&self, numbers: &RetryNumbers) -> String {
         let policy = &self.taker.rule.reactions.policies()[usize::from(numbers.policy.0)];
         let n = numbers.by_policy.number - 1;
@@ -367,7 +365,7 @@ impl TrialRun<'_> {
             }
             RehearsalEnd::Waiting { due_at } => {
                 let next = clock(*due_at);
-                let what = format!("the next starts at {next}. Name more --answers to go on.");
+                let what = format!("the next starts at {next}. Add --answers to continue.");
                 attempt_text::waiting(attempts, &what)
             }
         }
@@ -385,7 +383,6 @@ impl TrialRun<'_> {
     }
 }
 
-/// Each took one answer.
 fn attempts(rehearsal: &Rehearsal) -> usize {
     rehearsal.steps.iter().filter(|step| matches!(step, RehearsalStep::Attempt(_))).count()
 }
@@ -399,7 +396,6 @@ fn retry_after(wait: Duration) -> String {
     format!(", Retry-After: {}{cut}", wait.as_secs())
 }
 
-/// The retry that was weighed, if one was.
 fn numbers_of(decision: &Decision) -> Option<&RetryNumbers> {
     match &decision.why {
         VerdictBasis::Failed(ruling) => ruling.retry.as_ref(),
@@ -407,7 +403,6 @@ fn numbers_of(decision: &Decision) -> Option<&RetryNumbers> {
     }
 }
 
-/// A point on the story's clock, which starts at 0.
 fn clock(at: Timestamp) -> String {
     show_wait(at.since(Timestamp::EPOCH))
 }

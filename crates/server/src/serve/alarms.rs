@@ -1,4 +1,4 @@
-//! Tells people of secrets and issuers' keys that cannot be had, and asks again whether they can.
+//! Notifies about unavailable secrets and issuer keys, and checks again whether they are back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,9 @@ use redrive_node::token::KeysChange;
 use crate::access::AccessControl;
 use crate::access::tokens::IssuerAlarm;
 
-/// How often what cannot be had is asked for though nobody needs it: so that its end shows.
+/// Interval at which unavailable secrets are requested even if unused, to detect recovery.
 const ASK_EVERY: Duration = Duration::from_secs(15);
 
-/// Whoever hears the news of secrets.
 pub(crate) fn of_secrets(node: &Node) -> impl Fn(SecretChange) + Send + Sync + use<> {
     let node = node.clone();
     move |news| {
@@ -27,7 +26,6 @@ pub(crate) fn of_secrets(node: &Node) -> impl Fn(SecretChange) + Send + Sync + u
     }
 }
 
-/// Whoever hears the news of the issuer's keys.
 pub(crate) fn of_issuer(node: &Node) -> IssuerAlarm {
     let node = node.clone();
     Arc::new(move |news: Option<KeysChange>| {
@@ -41,12 +39,12 @@ pub(crate) fn of_issuer(node: &Node) -> IssuerAlarm {
     })
 }
 
-/// Asks for what cannot be had, for as long as the process runs.
+/// Requests unavailable secrets and keys again for as long as the process runs.
 pub(crate) fn ask_again(secrets: Secrets, access: AccessControl) {
     tokio::spawn(async move {
         loop {
             tokio::time::sleep(ASK_EVERY).await;
-            // What is found is told of in the course of it.
+            // The alarm reports changes.
             let _ = secrets.failing().await;
             let _ = access.unavailable_issuer().await;
         }

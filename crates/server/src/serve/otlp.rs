@@ -1,11 +1,10 @@
-//! Tells a collector of traces how events go: OpenTelemetry's protocol over HTTP, as JSON.
+//! Exports traces to an OpenTelemetry collector: OTLP over HTTP, as JSON.
 //!
-//! JSON is one of the two forms that the protocol has over HTTP, and we can write it with what is here: the
-//! crates for the other one would bring a second HTTP stack's worth of code for the same spans.
+//! JSON, because the crates for protobuf would bring a second HTTP stack for the same spans.
 //!
-//! Two hands: one takes every step of every event and makes spans of it, which never waits; the other sends
-//! them, in batches. Between them is a queue with an end. A collector that is away or slow costs spans, which
-//! are counted, and nothing else: neither a delivery nor an answer ever waits for it.
+//! Two tasks: one turns activities into spans and never waits; the other sends batches. A bounded queue is
+//! between them. A slow or absent collector costs spans, which are counted; no delivery or response ever
+//! waits for it.
 
 mod json;
 pub(crate) mod settings;
@@ -26,19 +25,16 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::client::{Client, ClientRequest};
 use crate::serve::otlp::settings::OtlpSettings;
 
-/// Spans that may wait to be sent.
 const WAITING_MAX: usize = 8_192;
 
-/// Spans that are sent together.
 const BATCH_MAX: usize = 512;
 
-/// How long a span waits for others to go with it.
+/// How long a span waits for its batch.
 const GATHER: Duration = Duration::from_secs(1);
 
-/// How long sending may go on after the server was told to stop.
+/// How long sending may take at shutdown.
 const STOP_WITHIN: Duration = Duration::from_secs(3);
 
-/// What became of all spans.
 #[derive(Debug, Default)]
 pub(crate) struct SpanCounts {
     sent: AtomicU64,
@@ -46,12 +42,10 @@ pub(crate) struct SpanCounts {
 }
 
 impl SpanCounts {
-    /// Spans that a collector has taken.
     pub(crate) fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Spans that nobody got.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
@@ -61,7 +55,6 @@ impl SpanCounts {
     }
 }
 
-/// Both hands at work.
 pub(crate) struct SpanExporter {
     counts: Arc<SpanCounts>,
     stop: watch::Sender<()>,
@@ -69,7 +62,6 @@ pub(crate) struct SpanExporter {
 }
 
 impl SpanExporter {
-    /// Follows a node from now on.
     pub(crate) fn start(node: &Node, settings: OtlpSettings, roots: Roots) -> Self {
         let counts: Arc<SpanCounts> = Arc::default();
         let (spans, waiting) = mpsc::channel(WAITING_MAX);
@@ -81,25 +73,23 @@ impl SpanExporter {
         Self { counts, stop, sending: tokio::spawn(sending.run(waiting)) }
     }
 
-    /// What became of all spans so far.
     pub(crate) fn counts(&self) -> Arc<SpanCounts> {
         Arc::clone(&self.counts)
     }
 
-    /// Sends what is left, as far as that goes within a moment.
+    /// Sends the rest, within [`STOP_WITHIN`].
     pub(crate) async fn stop(self) {
         drop(self.stop);
-        // Whoever does not take the rest by then misses it.
+        // Spans not accepted by then are lost.
         let _ = timeout(STOP_WITHIN, self.sending).await;
     }
 }
 
-/// The hand that takes.
 struct SpanIntake {
     steps: broadcast::Receiver<Arc<TraceStep>>,
     spans: mpsc::Sender<TraceSpan>,
     counts: Arc<SpanCounts>,
-    /// Closed when it is time to stop.
+    /// Closed at shutdown.
     stopping: watch::Receiver<()>,
 }
 
@@ -141,12 +131,11 @@ impl SpanIntake {
     }
 }
 
-/// The hand that sends.
 struct SpanSender {
     client: Client,
     settings: OtlpSettings,
     counts: Arc<SpanCounts>,
-    /// Whether the last batch was not taken, so that it is told once.
+    /// The last batch failed; logged once.
     is_away: bool,
 }
 
@@ -178,7 +167,7 @@ impl SpanSender {
             Ok(_) => {
                 self.counts.sent.fetch_add(batch.len() as u64, Ordering::Relaxed);
                 if std::mem::take(&mut self.is_away) {
-                    tracing::info!("spans are taken again");
+                    tracing::info!("span export recovered");
                 }
             }
             Err(error) => {
@@ -187,7 +176,7 @@ impl SpanSender {
                     let address = &self.settings.address;
                     let error = error.to_string();
                     let error = error.lines().next().unwrap_or_default();
-                    tracing::warn!(%address, error, "spans are not taken, and are dropped until they are");
+                    tracing::warn!(%address, error, "span export failed; spans are dropped");
                 }
             }
         }

@@ -1,8 +1,7 @@
-//! The certificate that a server shows, read again whenever one of its two files changes.
+//! The server's certificate, read again whenever one of its two files changes.
 //!
-//! Invariant: a new pair that does not fit leaves the old one where it is, and whoever reads the log or listens
-//! to happenings hears of it. Files are replaced one after the other, so that a pair may not fit for a moment;
-//! it is read again with the next change.
+//! Invariant: a new pair that does not match is logged and reported, and the old one stays. Files are
+//! replaced one after the other, so that a pair may mismatch for a moment; the next change reads it again.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +19,6 @@ use crate::serve::args::ServeArgs;
 use crate::serve::{FileStamp, refuse_other_than_file, stamp};
 use crate::terminal::style;
 
-/// Whose certificates are believed.
 pub(crate) fn roots(args: &ServeArgs) -> anyhow::Result<Roots> {
     match &args.tls_roots {
         Some(path) => Roots::read(path).map_err(|error| exit_of(error.into())),
@@ -28,7 +26,6 @@ pub(crate) fn roots(args: &ServeArgs) -> anyhow::Result<Roots> {
     }
 }
 
-/// Two files and what was last made of them.
 pub(crate) struct CertificateFiles {
     certificate: PathBuf,
     key: PathBuf,
@@ -37,7 +34,6 @@ pub(crate) struct CertificateFiles {
 }
 
 impl CertificateFiles {
-    /// The pair that the flags name, if they name one.
     pub(crate) fn open(args: &ServeArgs) -> anyhow::Result<Option<Self>> {
         let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) else { return Ok(None) };
         let stamps = stamps(certificate, key);
@@ -50,7 +46,6 @@ impl CertificateFiles {
         watched.map_or(Transport::Plain, |watched| Transport::Tls(watched.shown.clone()))
     }
 
-    /// Reads the pair again if one of its files has changed.
     pub(crate) fn look(&mut self, node: &Node) {
         let now = stamps(&self.certificate, &self.key);
         // A file that is being replaced may be missing for a moment.
@@ -59,7 +54,6 @@ impl CertificateFiles {
         }
     }
 
-    /// Reads the pair again.
     pub(crate) fn reload(&mut self, node: &Node) {
         self.stamps = stamps(&self.certificate, &self.key);
         match self.read() {
@@ -67,16 +61,16 @@ impl CertificateFiles {
                 self.shown.change(config);
                 node.clear_trouble(Incident::CertificateRefused, "");
                 let path = self.certificate.display();
-                let read = style::good("certificate read:");
-                logging::say(format_args!("{read} {path} is shown from now on"), || {
-                    tracing::info!(%path, "a certificate was read");
+                let read = style::good("certificate reloaded:");
+                logging::say(format_args!("{read} {path}"), || {
+                    tracing::info!(%path, "certificate reloaded");
                 });
             }
             Err(error) => {
-                tracing::error!(%error, "the new certificate is refused: the old one stays");
-                let refused = style::error("certificate refused");
-                logging::say(format_args!("{refused}: {error}: the old one stays"), || {});
-                let message = format!("the new certificate is refused, and the old one stays: {error}");
+                tracing::error!(%error, "certificate rejected; the old one stays active");
+                let refused = style::error("certificate rejected");
+                logging::say(format_args!("{refused}: {error}; the old one stays active"), || {});
+                let message = format!("certificate rejected, the old one stays active: {error}");
                 node.raise_trouble(Incident::CertificateRefused, "", &error.to_string());
                 node.publish_logged(Activity::alert(message));
             }
@@ -94,7 +88,7 @@ fn stamps(certificate: &Path, key: &Path) -> [FileStamp; 2] {
     [certificate, key].map(stamp)
 }
 
-/// What cannot be read is a matter of how it was started; what can and does not fit is refused.
+/// Unreadable files are a usage error; an invalid pair is refused.
 fn exit_of(error: InvalidIdentity) -> anyhow::Error {
     match error {
         InvalidIdentity::File(InvalidPem::Unreadable { path, source }) => {

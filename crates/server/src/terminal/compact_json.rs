@@ -1,10 +1,10 @@
-//! JSON that people can still scroll through: lists of single values take one line, however long they are.
+//! JSON in which lists of scalars take one line.
 
 use serde_json::Value;
 
 const INDENT: &str = "  ";
 
-/// The value with the end of its last line.
+/// With a final line end.
 pub(crate) fn text(value: &Value) -> String {
     let mut out = String::new();
     write(value, 0, &mut out);
@@ -34,7 +34,6 @@ fn write(value: &Value, depth: usize, out: &mut String) {
     }
 }
 
-/// One line for each, between brackets.
 fn lines<T>(
     items: impl Iterator<Item = T>,
     (open, close): (char, char),

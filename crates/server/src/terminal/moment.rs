@@ -1,18 +1,18 @@
-//! Points in time and spans as people read them.
+//! Points in time and durations for people.
 //!
-//! All points are in UTC, as in logs and answers: whoever compares them need not convert.
+//! All times are in UTC, as in logs and responses.
 
 use std::time::Duration;
 
 use redrive_core::text::show_rounded;
 use redrive_core::time::Timestamp;
 
-/// A point in time to the millisecond.
+/// To the millisecond.
 pub(crate) fn moment(at: Timestamp) -> String {
     Timestamp::from_millis(at.as_millis()).to_string()
 }
 
-/// The time of day to the millisecond, always as wide.
+/// To the millisecond, with fixed width.
 pub(crate) fn time_of_day(at: Timestamp) -> String {
     let millis = at.as_millis();
     let seconds = millis / 1_000;
@@ -20,7 +20,7 @@ pub(crate) fn time_of_day(at: Timestamp) -> String {
     format!("{hour:02}:{minute:02}:{second:02}.{:03}", millis % 1_000)
 }
 
-/// When something comes: `in 12s`, or `now` if it is due, or nearly.
+/// `in 12s`, or `now`.
 pub(crate) fn coming(at: Timestamp, now: Timestamp) -> String {
     if at.since(now) < Duration::from_millis(500) {
         "now".to_owned()
@@ -29,12 +29,11 @@ pub(crate) fn coming(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// How long ago something was.
 pub(crate) fn ago(at: Timestamp, now: Timestamp) -> String {
     format!("{} ago", rough(now.since(at)))
 }
 
-/// A duration to the millisecond below a minute and to the second above: nobody reads more.
+/// To the millisecond below a minute, else to the second.
 pub(crate) fn show_wait(span: Duration) -> String {
     let millis = span.as_millis();
     let rounded = if millis >= 60_000 {
@@ -50,7 +49,7 @@ pub(crate) fn show_wait(span: Duration) -> String {
     show_rounded(rounded)
 }
 
-/// A duration in its two largest units, in whole seconds: clocks of two machines agree no better.
+/// In its two largest units, in whole seconds: clocks of two machines agree no better.
 pub(crate) fn rough(span: Duration) -> String {
     let seconds = (span + Duration::from_millis(500)).as_secs();
     let unit = match seconds {

@@ -1,4 +1,4 @@
-//! Shows a problem with the line it stands on and a caret below.
+//! Shows a problem with its line and a caret below.
 
 use std::path::Path;
 
@@ -9,10 +9,9 @@ use redrive_core::text::hide_passwords;
 
 use crate::{connectors, logging};
 
-/// Longer lines are not shown: nobody could find the caret.
+/// Longer lines are not shown: the caret could not be found.
 const LINE_BYTES_MAX: usize = 400;
 
-/// The problem as people read it.
 pub(crate) fn render(problem: &Problem, path: &Path, text: &str) -> String {
     let level = match problem.severity {
         ProblemSeverity::Error => Level::ERROR,
@@ -40,9 +39,9 @@ pub(crate) fn render(problem: &Problem, path: &Path, text: &str) -> String {
     Renderer::styled().render(&[group])
 }
 
-/// Says what is wrong with a book on standard error, or in the log of a server that has one for machines.
+/// Reports a problem of a book on standard error, or in a JSON log.
 ///
-/// More people read logs than may know the secrets in a book's addresses.
+/// Logs have more readers than the secrets in a book's addresses may have.
 pub(crate) fn say(problem: &Problem, path: &Path, text: &str) {
     let mask = AddressMask::of_text(text, connectors::table());
     let (message, help) = (mask.hide(&problem.message).into_owned(), mask.hide(&problem.help).into_owned());
@@ -60,17 +59,16 @@ struct SourceLine<'a> {
     caret: std::ops::Range<usize>,
 }
 
-/// The line that a problem starts on, cut out of the text.
 fn line_of<'a>(problem: &Problem, text: &'a str) -> Option<SourceLine<'a>> {
     let number = problem.span.position.line as usize;
-    // A syntax error may stand just behind the end of the text.
+    // A syntax error may be just behind the end of the text.
     let start = (problem.span.start as usize).min(text.len());
     if number == 0 || !text.is_char_boundary(start) {
         return None;
     }
     let first = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
     let last = text[start..].find('\n').map_or(text.len(), |newline| start + newline);
-    // A mark at the start of the file and a return before the new line are no part of what people see.
+    // Without the byte order mark and the carriage return.
     let first = if text[first..].starts_with('\u{feff}') { first + '\u{feff}'.len_utf8() } else { first };
     let last = if text[..last].ends_with('\r') { last - 1 } else { last };
     let start = start.clamp(first, last.max(first));

@@ -1,4 +1,4 @@
-//! SimulationProgress on standard error, only where that is a terminal.
+//! Progress on standard error, only if that is a terminal.
 
 use std::io::{IsTerminal, Write as _};
 use std::time::{Duration, Instant};
@@ -9,9 +9,8 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::terminal::{columns, cut, style};
 
-/// A line that is written over.
 pub(crate) struct ProgressLine {
-    /// None where nobody watches.
+    /// `None` without a terminal.
     columns: Option<usize>,
 }
 
@@ -20,14 +19,13 @@ impl ProgressLine {
         Self { columns: std::io::stderr().is_terminal().then(columns) }
     }
 
-    /// How many characters fit in it, if it is seen at all.
     pub(crate) const fn columns(&self) -> Option<usize> {
         self.columns
     }
 
     pub(crate) fn show(&self, text: &str) {
         if self.columns.is_some() {
-            // A line that cannot be shown is no reason to stop.
+            // A failed progress line does not matter.
             let _ = write!(anstream::stderr().lock(), "\r{text}\x1b[K");
         }
     }
@@ -37,31 +35,28 @@ impl ProgressLine {
     }
 }
 
-/// A bar of so many columns, the share in percent, and what else there is to say.
 pub(crate) fn bar(done: u64, all: u64, columns: usize, words: &str) -> String {
-    // Nothing to do is all done.
     let share = |whole: u64| done.saturating_mul(whole).checked_div(all).unwrap_or(whole).min(whole);
     let filled = usize::try_from(share(columns as u64)).unwrap_or(columns);
     let bar = format!("{}{}", style::good("█".repeat(filled)), style::dim("░".repeat(columns - filled)));
     format!("{bar} {:3} %  {}", share(100), style::dim(words))
 }
 
-/// Quicker than this nobody needs to be told anything.
+/// Faster work shows no progress.
 const QUIET_FOR: Duration = Duration::from_millis(300);
 
 const SHOWN_EVERY: Duration = Duration::from_millis(100);
 
 const BAR_COLUMNS: usize = 30;
 
-/// The width of a terminal that does not tell it.
+/// If the terminal does not report its width.
 const COLUMNS_DEFAULT: usize = 80;
 
-/// The line.
 pub(crate) struct ProgressBar {
     is_terminal: bool,
     began: Instant,
     shown_at: Option<Instant>,
-    /// How long it is; what was longer is wiped with blanks, since a terminal without colours may know no other way.
+    /// Current length; the rest of a longer line is wiped with blanks, which works without escape codes.
     columns: usize,
 }
 
@@ -71,7 +66,6 @@ impl ProgressBar {
         Self { is_terminal, began: Instant::now(), shown_at: None, columns: 0 }
     }
 
-    /// Shows how far one run is.
     pub(crate) fn show(&mut self, progress: &SimulationProgress) -> Go {
         if self.is_due() {
             let SimulationProgress { at, duration, ended, open, .. } = *progress;
@@ -86,14 +80,12 @@ impl ProgressBar {
         Go::On
     }
 
-    /// Shows how many of many runs are done.
     pub(crate) fn show_runs(&mut self, done: u32, runs: u32) {
         if self.is_due() {
             self.write(f64::from(done) / f64::from(runs), &format!("{done} of {runs} runs"));
         }
     }
 
-    /// Shows how much of something is done.
     pub(crate) fn show_part(&mut self, part: f64, words: &str) {
         if self.is_due() {
             self.write(part, words);
@@ -113,7 +105,7 @@ impl ProgressBar {
 
     fn write(&mut self, part: f64, words: &str) {
         let terminal = terminal_size::terminal_size_of(std::io::stderr());
-        // A line that reaches the edge would go on in the next, where nothing wipes it.
+        // A line that reaches the edge would wrap, and nothing wipes it there.
         let room = terminal.map_or(COLUMNS_DEFAULT, |(width, _)| usize::from(width.0)).saturating_sub(1);
         let bar_columns = BAR_COLUMNS.min(room / 2);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few columns")]
@@ -123,7 +115,7 @@ impl ProgressBar {
         let columns = bar_columns + 1 + words.width();
         let blanks = " ".repeat(self.columns.saturating_sub(columns));
         self.columns = columns;
-        // A line that cannot be shown is no reason to stop.
+        // A failed progress line does not matter.
         let _ = write!(anstream::stderr().lock(), "\r{bar} {}{blanks}", style::dim(words));
     }
 

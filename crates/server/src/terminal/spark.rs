@@ -1,17 +1,15 @@
 //! Numbers over time in the space of a word.
 
-/// From few to many.
 const STEPS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Nothing at all, which even the lowest step would hide.
+/// Zero, which even the lowest step would hide.
 const NOTHING: char = '·';
 
-/// A character for each number, as high as it is beside the largest of them.
 pub(crate) fn spark(counts: &[u64]) -> String {
     spark_up_to(counts, counts.iter().copied().max().unwrap_or(0))
 }
 
-/// The same beside a number that none is above, so that two can be held against each other.
+/// Scaled to `most`, so that two series can be compared.
 pub(crate) fn spark_up_to(counts: &[u64], most: u64) -> String {
     let step = |count: &u64| match count {
         0 => NOTHING,
@@ -23,7 +21,7 @@ pub(crate) fn spark_up_to(counts: &[u64], most: u64) -> String {
     counts.iter().map(step).collect()
 }
 
-/// So many numbers in each sum, aligned to the end.
+/// Sums of `each` numbers, aligned to the end.
 pub(crate) fn sums(counts: &[u64], each: usize) -> Vec<u64> {
     let mut sums: Vec<u64> = counts.rchunks(each).map(|chunk| chunk.iter().sum()).collect();
     sums.reverse();

@@ -1,27 +1,22 @@
-//! Columns that line up in a terminal, whatever the letters: widths are those of the screen, and colour
-//! has none.
+//! Aligned columns in a terminal; widths are display widths, without colour codes.
 
 use redrive_core::text::{counted, show_count};
 use unicode_width::UnicodeWidthStr;
 
 use crate::terminal::{cut, plain, style};
 
-/// The space between two columns.
 const GAP: &str = "  ";
 
-/// A text that has to make room keeps this much.
 const TEXT_COLUMNS_MIN: usize = 8;
 
-/// On which side of its column a text stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CellAlign {
     Left,
-    /// Left too, and never cut: people copy it.
+    /// Left-aligned and never cut, for copying.
     Whole,
     Right,
 }
 
-/// A text and how it looks.
 #[derive(Clone, Debug)]
 pub struct Cell {
     text: String,
@@ -37,13 +32,12 @@ impl Cell {
         Self { text: text.into(), paint: |text| style::bold(text) }
     }
 
-    /// A count of failures, which stands out unless there are none.
+    /// A count of failures, highlighted unless zero.
     pub(crate) fn failures(count: u64) -> Self {
         let paint = |text| if text == "0" { text } else { style::error(text) };
         Self { text: show_count(count), paint }
     }
 
-    /// In a colour that means something.
     pub fn painted(text: impl Into<String>, paint: fn(String) -> String) -> Self {
         Self { text: text.into(), paint }
     }
@@ -53,7 +47,6 @@ impl Cell {
     }
 }
 
-/// Rows under each other.
 #[derive(Debug)]
 pub struct Table {
     sides: Vec<CellAlign>,
@@ -66,7 +59,6 @@ impl Table {
         Self { sides: sides.to_vec(), rows: Vec::new() }
     }
 
-    /// The line of titles.
     pub fn head(&mut self, titles: &[&str]) {
         self.push(titles.iter().copied().map(Cell::dim).collect());
     }
@@ -76,7 +68,7 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// The same with texts cut, the longest first, until its lines fit.
+    /// Cuts texts, the longest first, until the lines fit.
     #[must_use]
     pub fn within(mut self, columns: Option<usize>) -> Self {
         let Some(columns) = columns else { return self };
@@ -100,24 +92,21 @@ impl Table {
         self
     }
 
-    /// How wide each column is.
     fn widths(&self) -> Vec<usize> {
         let cells = |column: usize| self.rows.iter().filter_map(move |row| row.get(column));
         (0..self.sides.len()).map(|column| cells(column).map(width).max().unwrap_or(0)).collect()
     }
 
-    /// Whether there is anything below its titles.
     pub(crate) fn has_rows(&self) -> bool {
         self.rows.len() > 1
     }
 
-    /// All lines, each with its end.
     #[must_use]
     pub fn text(self) -> String {
         self.lines().into_iter().map(|line| line + "\n").collect()
     }
 
-    /// One line for each row, without the end of the line and without blanks at it.
+    /// A line per row, without line ends and trailing blanks.
     #[must_use]
     pub fn lines(self) -> Vec<String> {
         let widths = self.widths();
@@ -145,7 +134,7 @@ impl Table {
     }
 }
 
-/// Names and values under each other, each with a remark perhaps.
+/// Names and values below each other, each with an optional remark.
 pub(crate) struct FactList(Table);
 
 impl FactList {
@@ -157,7 +146,7 @@ impl FactList {
         self.0.push(vec![Cell::dim(format!("  {name}")), value, Cell::dim(remark)]);
     }
 
-    /// A text of somebody else's, if there is one.
+    /// An untrusted text, if there is one.
     pub(crate) fn text(&mut self, name: &str, value: Option<&str>) {
         if let Some(value) = value {
             self.push(name, Cell::plain(plain(value)), "");

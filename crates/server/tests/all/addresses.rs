@@ -102,7 +102,7 @@ fn assert_refusal_is_masked(server: &Server, whole: [&String; 2], bound: &str) {
         (path, connection)
     });
     server.signal("HUP");
-    server.err.wait_for("rule book refused");
+    server.err.wait_for("rule book rejected");
     for (path, mut connection) in listeners {
         // Everything up to what is told of the refused book.
         let mut told = String::new();

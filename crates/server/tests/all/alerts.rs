@@ -321,11 +321,11 @@ fn a_receiver_can_be_tried_out() {
     let (folder, server) = start(&book(&orders, &receivers, "to: [hook, gone]"));
     let url = url_of(&server);
     let run = |arguments: &[&str]| folder.run(&[arguments, &["--server", &url]].concat());
-    assert_eq!(run(&["alerts", "test", "hook"]).printed(), "✓ hook has taken it\n");
+    assert_eq!(run(&["alerts", "test", "hook"]).printed(), "✓ test message delivered to hook\n");
     assert_eq!(hook.calls()[0].header("ce-type"), "redrive.alert.test");
     let gone = run(&["alerts", "test", "gone"]);
     assert_eq!(gone.code, 1);
-    assert!(gone.stdout.contains("gone was not told"), "{}", gone.stdout);
+    assert!(gone.stdout.contains("test message to gone failed for good"), "{}", gone.stdout);
     let nobody = run(&["alerts", "test", "nobody"]);
     assert_eq!(nobody.code, 1);
     assert!(nobody.stderr.contains("no receiver `nobody`"), "{}", nobody.stderr);

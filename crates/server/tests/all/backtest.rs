@@ -173,7 +173,7 @@ fn a_store_that_is_written_to_is_told_as_it_was_when_the_reading_began() {
     let folder = Folder::with("redrive.yaml", &book(&target, 3, ""));
     let server = Server::start(&folder);
     let empty = folder.run(&["backtest", "--data", "data"]).refused();
-    assert!(empty.contains("data has no deliveries: there is nothing to compare"), "{empty}");
+    assert!(empty.contains("data has no deliveries to compare"), "{empty}");
     server.accept("orders.placed", "first", "");
     server.until("first", "delivered");
     std::thread::scope(|scope| {
@@ -237,7 +237,7 @@ fn what_cannot_be_compared_is_refused() {
     assert!(soon.contains("--since: \"soon\" is neither a time such as"), "{soon}");
     folder.write("bad.yaml", book(&target, 3, "    retry: qick\n"));
     let bad = refused(&["--data", "data", "--rules", "bad.yaml"]);
-    assert!(bad.contains("bad.yaml:") && bad.contains("has errors: mend them first"), "{bad}");
+    assert!(bad.contains("bad.yaml:") && bad.contains("has errors: fix these errors first"), "{bad}");
     assert_eq!(folder.run(&["backtest", "--data", "data", "--rules", "none.yaml"]).code, 2);
     // What was accepted at that very moment is among them.
     let times = json(&folder, "redrive.yaml")["accepted"].clone();

@@ -150,7 +150,9 @@ fn the_exit_code_tells_how_it_went() {
     }
     let missing = folder.run(&["check", "missing.yaml"]);
     assert!(
-        missing.stderr.starts_with("error: could not read missing.yaml: there is no such file; `redrive init missing.yaml` writes one to start from"),
+        missing.stderr.starts_with(
+            "error: could not read missing.yaml: no such file; create one with `redrive init missing.yaml`"
+        ),
         "{}",
         missing.stderr
     );
@@ -175,7 +177,7 @@ fn a_lint_explains_itself_and_names_its_neighbours() {
         retry_policies:
           mine: { initial: 1s, max: 30s, retries: 5, jitter: none }
 
-    Mended:
+    Fixed:
         version: 1
         defaults: { retry: mine }
         retry_policies:
@@ -198,13 +200,9 @@ fn what_cannot_be_told_is_said_when_asked() {
         "version: 1\nservices:\n  s:\n    target: { http: \"http://127.0.0.1/\" }\n    timeout: 5s\n    events: [a.b]\n",
     );
     let quiet = folder.run(&["check", "book.yaml"]);
-    assert!(quiet.stdout.contains("cannot be told (--verbose says why)"), "{}", quiet.stdout);
+    assert!(quiet.stdout.contains("skipped for lack of facts (--verbose)"), "{}", quiet.stdout);
     let told = folder.run(&["check", "book.yaml", "--verbose"]);
-    assert!(
-        told.stdout.contains("without `facts.p99` timeout-below-p99 cannot judge this"),
-        "{}",
-        told.stdout
-    );
+    assert!(told.stdout.contains("needs `facts.p99`: timeout-below-p99"), "{}", told.stdout);
 }
 
 #[test]

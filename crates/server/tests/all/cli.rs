@@ -116,9 +116,9 @@ fn a_server_that_is_not_there_is_tried_again_and_then_told() {
         all.extend(["--server", &nowhere]);
         let run = redrive(&all);
         assert_eq!((run.code, run.stdout.as_str()), (3, ""), "{arguments:?}: {}", run.stderr);
-        let first = format!("error: nothing answers at {nowhere}: ");
+        let first = format!("error: cannot connect to {nowhere} (");
         assert!(run.stderr.starts_with(&first), "{arguments:?}: {}", run.stderr);
-        let last = "\n  System unavailable, try again later, start a server with `redrive serve`, or name another with --server URL\n";
+        let last = "). Start it with `redrive serve`, or pass --server URL\n";
         assert!(run.stderr.ends_with(last), "{arguments:?}: {}", run.stderr);
     };
     // Each waits for more than a second, so they wait together.
@@ -131,7 +131,7 @@ fn a_server_that_is_not_there_is_tried_again_and_then_told() {
     let run = folder.run(&["backup", "copy", "--server", &nowhere]);
     assert_eq!(run.code, 3, "{}", run.stderr);
     assert!(
-        run.stderr.contains("no server, and no store in redrive-data: nothing answers at"),
+        run.stderr.contains("no server, and no store in redrive-data: cannot connect to"),
         "{}",
         run.stderr
     );
@@ -196,17 +196,20 @@ fn what_the_server_refuses_is_told_with_all_it_says() {
     let away = error("SERVICE_UNAVAILABLE", "the disk is full\u{1b}[2J", &json!({ "free_bytes": 0 }));
     let (run, _) = against(vec![Reply::json(503, &away); 4], &["send", "orders.placed"]);
     assert_snapshot!(run.refused(), @r"
-    error: System unavailable, try again later: the disk is full [2J  (SERVICE_UNAVAILABLE, 503)
+    error: server unavailable, try again later: the disk is full [2J  (SERVICE_UNAVAILABLE, 503)
       free_bytes      0
     ");
     let (run, _) = against([Reply::new(200, "<html>")], &["status"]);
     let refused = run.refused();
-    assert!(refused.contains(" is no Redrive, or another version of it: expected value"), "{refused}");
+    assert!(refused.contains(" is not from Redrive, or from another version: expected value"), "{refused}");
     let (run, _) = against([Reply::new(200, "")], &["status"]);
     let refused = run.refused();
-    assert!(refused.contains(" is no Redrive, or another version of it: its answer is empty"), "{refused}");
+    assert!(
+        refused.contains(" is not from Redrive, or from another version: the response is empty"),
+        "{refused}"
+    );
     let (run, _) = against([Reply::new(404, "<html>")], &["status"]);
-    assert!(run.refused().contains("without a word on why: is it a Redrive that answers there?"));
+    assert!(run.refused().contains("without details: is it a Redrive server?"));
     // What is quoted of an answer does nothing to the terminal.
     let odd = json!({ "replays": [{ "state": "\u{1b}]0;owned\u{7}\u{202e}" }] });
     let (run, _) = against([Reply::json(200, &odd)], &["replays"]);
@@ -218,15 +221,15 @@ fn what_the_server_refuses_is_told_with_all_it_says() {
 fn what_cannot_be_asked_is_wrong_use() {
     #[rustfmt::skip]
     let cases: [(&str, &[&str], &str); 10] = [
-        ("no address",       &["status", "--server", "localhost:7373"],           "write it as http://HOST:PORT"),
-        ("another scheme",   &["status", "--server", "ftp://localhost"],          "a server is asked by http:// or https://"),
+        ("no address",       &["status", "--server", "localhost:7373"],           "expected http://HOST:PORT"),
+        ("another scheme",   &["status", "--server", "ftp://localhost"],          "only http:// and https:// are supported"),
         ("no such authority", &["status", "--server", "https://localhost", "--ca", "none.pem"], "could not read none.pem"),
         ("no JSON",          &["send", "note.taken", "buy milk"],                 "redrive send note.taken 'buy milk' --content-type text/plain"),
         ("data twice",       &["send", "a.b", "{}", "--file", "x.json"],          "cannot be used with"),
         ("no such file",     &["send", "a.b", "--file", "none.json"],             "could not open none.json"),
         ("none",             &["send", "a.b", "--count", "0"],                    "0 is not in 1..=1000000"),
         ("no delivery",      &["why"],                                            "<DELIVERY>"),
-        ("two headers",      &["send", "a.b", "x", "--content-type", "text/plain\r\nx: y"], "this cannot be asked of a server: "),
+        ("two headers",      &["send", "a.b", "x", "--content-type", "text/plain\r\nx: y"], "invalid request: "),
         ("route what",       &["route"],                                          "--unrouted"),
     ];
     for (name, arguments, words) in cases {

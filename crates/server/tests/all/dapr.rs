@@ -231,7 +231,7 @@ fn a_file_that_is_there_is_left_alone() {
     let mine = file("mine.yaml", "mine\n");
     let output = redrive(&["import", "dapr", &dapr, "-o", &mine]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    assert!(stderr(&output).contains("is there already and stays as it is"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("exists: choose another file"), "{}", stderr(&output));
     assert_eq!(fs::read_to_string(&mine).expect("still there"), "mine\n");
 
     // A file cannot be a folder.

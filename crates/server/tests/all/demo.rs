@@ -53,7 +53,7 @@ fn the_story_is_told_from_the_break_to_the_last_letter() {
 
     act(&server, "look");
     until_done(&server, 2);
-    act(&server, "mend");
+    act(&server, "fix");
     until_done(&server, 3);
     until("what was under way before the fix has ended", || {
         let status = server.status();

@@ -76,7 +76,7 @@ fn a_timeout_that_is_too_short_is_found_and_the_change_heals_it() {
     let (_, timeout) = stated.split_once(": ").expect("a key and a value");
     folder.write("redrive.yaml", book(&sink, timeout));
     server.signal("HUP");
-    server.err.wait_for("holds from now on");
+    server.err.wait_for("rule book reloaded");
     send(&server, "after");
     let healed = server.get("/v1/doctor").json();
     assert_eq!(finding(&healed, "target-too-slow"), None, "{healed}");
@@ -130,7 +130,7 @@ fn page(report: &Value) -> String {
 fn the_page_shows_what_to_change() {
     assert_snapshot!(page(&report()), @r"
     redrive doctor at http://server
-    looked at 1,200 deliveries of the last 2h30m with 1,310 attempts
+    examined 1,200 deliveries of the last 2h30m with 1,310 attempts
 
     HIGH  the timeout of 3s cuts through good calls of `mail`  timeout-too-short
       • 61 of 1310 attempts (5%) ran into the timeout of 3s
@@ -138,7 +138,7 @@ fn the_page_shows_what_to_change() {
       → raise the timeout from 3s to 4s500ms, half as much again as the slowest good
         calls take; if that is longer than anybody can wait, the target must become
         quicker
-        into the rule book, which says otherwise on line 12:
+        rule-book change, instead of line 12:
         + services:
         +   mail:
         +     timeout: 4s500ms
@@ -149,28 +149,28 @@ fn the_page_shows_what_to_change() {
       → `redrive dlq groups --service mail` shows why
 
     ✗ 2 findings: 1 high, 1 medium
-    `redrive doctor --explain timeout-too-short` tells more
-    ? too little to judge `sms` by its attempts for `orders.*`: 3 attempts, and 30 are needed
+    details: `redrive doctor --explain timeout-too-short`
+    ? too few attempts to judge `sms` for `orders.*`: 3 attempts of at least 30
     ");
 }
 
 #[test]
-fn where_nothing_ails_it_says_what_it_looked_at() {
+fn without_findings_it_says_what_it_examined() {
     let mut well = report();
     well["findings"] = json!([]);
     assert_snapshot!(page(&well), @r"
     redrive doctor at http://server
-    looked at 1,200 deliveries of the last 2h30m with 1,310 attempts
+    examined 1,200 deliveries of the last 2h30m with 1,310 attempts
 
-    ✓ nothing ails, as far as what was looked at can tell
-    ? too little to judge `sms` by its attempts for `orders.*`: 3 attempts, and 30 are needed
+    ✓ no problems found in the last 1,200 deliveries
+    ? too few attempts to judge `sms` for `orders.*`: 3 attempts of at least 30
     ");
     let empty = json!({ "looked_at": { "deliveries": 0, "attempts": 0 }, "findings": [], "too_little": [] });
     assert_snapshot!(page(&empty), @r"
     redrive doctor at http://server
-    there are no deliveries to look at
+    no deliveries
 
-    ? nothing has been tried yet, so there is nothing to judge
+    ? no attempts yet
     ");
 }
 
@@ -332,7 +332,7 @@ fn the_cause_comes_first_though_the_breaker_lets_few_attempts_through() {
 
     folder.write("redrive.yaml", broken_book(gone, &slow, "500ms"));
     server.signal("HUP");
-    server.err.wait_for("holds from now on");
+    server.err.wait_for("rule book reloaded");
     until("all that was slow is delivered", || (waiting("slow") == 0).then_some(()));
     let healed = server.get("/v1/doctor").json();
     assert_eq!(finding(&healed, "target-too-slow"), None, "{healed}");
@@ -346,7 +346,7 @@ fn apply(folder: &Folder, server: &Server, found: &Value) {
     let kept = fs::read_to_string(folder.path("redrive.yaml")).expect("the book can be read");
     folder.write("redrive.yaml", patch::laid_over(&kept, change).expect("the change fits the book"));
     server.signal("HUP");
-    server.err.wait_for("holds from now on");
+    server.err.wait_for("rule book reloaded");
 }
 
 /// Has the target be down for three seconds while events come, and says how many dead letters there are then.

@@ -153,18 +153,18 @@ fn a_book_that_comes_while_the_disk_is_full_holds_once_it_is_not() {
     assert_eq!(server.post("/v1/events/orders.placed", "", "{}").status, 503);
     let before = server.status()["book"].clone();
     folder.write("redrive.yaml", book(&second, &[]));
-    server.err.wait_for("rule book put off");
-    assert!(!server.err.so_far().contains("holds from now on"), "{}", server.err.so_far());
+    server.err.wait_for("rule book reload deferred");
+    assert!(!server.err.so_far().contains("rule book reloaded"), "{}", server.err.so_far());
     assert_eq!(server.status()["book"], before, "the old one stays");
 
     bound_files(&server, "unlimited:unlimited");
-    server.err.wait_for("holds from now on");
+    server.err.wait_for("rule book reloaded");
     assert_ne!(server.status()["book"], before);
     until("it takes events again", || {
         (server.post("/v1/events/orders.placed", "", "{}").status == 202).then_some(())
     });
     second.until(1);
-    assert_eq!(server.err.so_far().matches("rule book put off").count(), 1);
+    assert_eq!(server.err.so_far().matches("rule book reload deferred").count(), 1);
     server.stop().assert_calm();
 }
 
@@ -329,7 +329,7 @@ fn overwrite(file: &mut File, at: u64, bytes: &[u8]) {
     file.seek(SeekFrom::Start(at)).and_then(|_| file.write_all(bytes)).expect("it is ours");
 }
 
-/// The server on a disk of 64 MiB; none where this user may not mount one, which root always may.
+/// The server on a disk of 64 MiB; none where permission denied mount one, which root always may.
 fn on_a_small_disk(folder: &Folder) -> Option<Command> {
     let private = |namespaces: &[&str], script: &str| {
         let mut command = Command::new("unshare");
@@ -356,7 +356,7 @@ fn on_a_small_disk(folder: &Folder) -> Option<Command> {
 fn the_disk_is_looked_at_before_the_first_event() {
     let folder = Folder::new();
     let Some(command) = on_a_small_disk(&folder) else {
-        eprintln!("left out: this user may not mount a disk");
+        eprintln!("left out: permission denied mount a disk");
         return;
     };
     let server = Server::run(command);

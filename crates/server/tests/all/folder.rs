@@ -292,7 +292,7 @@ fn a_damaged_event_that_finds_its_service_later_is_never_delivered() {
     let server = Server::start(&folder);
     folder.write("redrive.yaml", rules.replace("[\"orders.*\"]", "[\"orders.*\", \"parcels.*\"]"));
     server.signal("HUP");
-    server.err.wait_for("holds from now on");
+    server.err.wait_for("rule book reloaded");
     let routed = server.post("/v1/unrouted/route", "", "").json();
     assert_eq!(routed, json!({ "seen": 2, "routed": 2 }));
     server.until("p-good", "delivered");

@@ -33,7 +33,7 @@ fn a_name_for_this_machine_needs_leave() {
 
     // Once the book gives leave, what died of it can be sent again.
     folder.write("redrive.yaml", by_name(&target, ", network: private"));
-    server.err.wait_for("rule book read:");
+    server.err.wait_for("rule book reloaded:");
     server.accept("orders.placed", "o-2", "");
     server.until("o-2", "delivered");
     let url = format!("http://{}", server.client.address);

@@ -68,7 +68,7 @@ fn serve_at(folder: &Folder, address: &str, more: &[&str]) -> Command {
 fn without_a_key_everybody_on_this_machine_may_come_and_it_says_so() {
     let folder = Folder::new();
     let server = Server::run(serve(&folder, &[]));
-    server.out.wait_for("open to everyone on this machine");
+    server.out.wait_for("open to all programs on this machine");
     assert_eq!(server.get("/v1/status").status, 200);
     assert_eq!(server.get("/v1/keys").json(), json!({ "keys": [] }));
     server.stop().assert_calm();
@@ -80,7 +80,7 @@ fn what_others_can_reach_needs_a_key_or_somebody_who_insists() {
     for address in ["0.0.0.0:0", "[::]:0"] {
         let refused = folder.run(&["serve", "--listen", address, "--data", "data"]).refused();
         for words in [
-            "can be reached from elsewhere",
+            "is a public address, and authentication is off",
             "redrive keys create NAME --role admin --data data",
             "--insecure",
         ] {
@@ -89,7 +89,7 @@ fn what_others_can_reach_needs_a_key_or_somebody_who_insists() {
         assert!(!folder.path("data").exists(), "nothing was made");
     }
     let insecure = Server::run(serve_at(&folder, "0.0.0.0:0", &["--insecure"]));
-    insecure.err.wait_for("insecure: whoever can reach http://0.0.0.0:");
+    insecure.err.wait_for("insecure: http://0.0.0.0:");
     let head = "GET /v1/status HTTP/1.1\r\nhost: redrive.test:7373\r\n";
     assert_eq!(insecure.client.ask(&format!("{head}connection: close\r\n\r\n"), "").status, 200);
     let page = format!("{head}origin: https://evil.test\r\nconnection: close\r\n\r\n");
@@ -98,7 +98,7 @@ fn what_others_can_reach_needs_a_key_or_somebody_who_insists() {
 
     let admin = key_on_folder(&folder, &["root", "--role", "admin"]);
     let server = Server::run(serve_at(&folder, "0.0.0.0:0", &[]));
-    server.out.wait_for("whoever comes needs a key");
+    server.out.wait_for("authentication required");
     assert_eq!(server.get("/v1/status").error(), (401, "UNAUTHORIZED".to_owned()));
     assert_eq!(get(&server, "/v1/status", &admin).status, 200);
     // A key is all it takes: whatever name the server goes by, and whatever page somebody looks at.
@@ -159,7 +159,7 @@ fn neither_the_last_key_nor_a_new_book_opens_the_door_again() {
     assert_eq!(server.get("/v1/status").status, 401);
     folder.write("redrive.yaml", book(&target, &["criticality: high"]));
     server.signal("HUP");
-    server.err.wait_for("rule book read:");
+    server.err.wait_for("rule book reloaded:");
     assert_eq!(server.get("/v1/status").status, 401);
     server.stop().assert_calm();
     // A revoked key is a key all the same.
@@ -257,7 +257,7 @@ fn a_book_that_believes_tokens_asks_everybody() {
     assert!(unknown.header("retry-after").is_some(), "{unknown:?}");
     folder.write("redrive.yaml", "version: 1\n");
     server.signal("HUP");
-    server.err.wait_for("rule book read:");
+    server.err.wait_for("rule book reloaded:");
     assert_eq!(server.get("/v1/status").status, 401, "until the next start");
     server.stop().assert_calm();
 }
@@ -403,7 +403,7 @@ fn the_record_says_who_did_what() {
     }
     let refused = run(&["keys", "list"]).refused();
     assert!(
-        refused.contains("(FORBIDDEN, 403)") && refused.contains("use a key that may do this"),
+        refused.contains("(FORBIDDEN, 403)") && refused.contains("use a key with one of these roles"),
         "{refused}"
     );
     let strange = folder.run(&["status", "--server", &url]).refused();

@@ -12,13 +12,13 @@ fn a_new_book_is_written_and_passes_check() {
 
     Next:
       redrive check redrive.yaml
-          finds what is wrong with it
+          check it
       redrive try orders.placed --rules redrive.yaml --answers '503*3,200'
-          walks a delivery through it
+          run a delivery through it
       redrive timeline standard
-          shows how long its retries wait
+          show the delays of its retries
       redrive schema > redrive.schema.json
-          lets your editor complete and check it
+          completion and validation in your editor
     "#);
     folder.run(&["check", "redrive.yaml", "--deny", "warnings"]).printed();
     let book = fs::read_to_string(folder.path("redrive.yaml")).expect("it was written");
@@ -69,7 +69,7 @@ fn a_file_that_is_there_is_left_alone() {
     let folder = Folder::with("redrive.yaml", "mine\n");
     insta::assert_snapshot!(
         folder.run(&["init"]).refused(),
-        @"error: redrive.yaml is there already and stays as it is: name another file"
+        @"error: redrive.yaml exists: choose another file"
     );
     assert_eq!(fs::read_to_string(folder.path("redrive.yaml")).expect("still there"), "mine\n");
     let nowhere = folder.run(&["init", "redrive.yaml/in/a-file.yaml"]);

@@ -100,12 +100,12 @@ fn a_new_book_waits_for_a_store_that_cannot_be_written() {
         services.iter().map(|one| one["service"].as_str().expect("a name").to_owned()).collect::<Vec<_>>()
     };
     folder.write("redrive.yaml", BOOK.replace("old:", "new:"));
-    server.err.wait_for("rule book put off");
+    server.err.wait_for("rule book reload deferred");
     assert_eq!(services(), ["old"]);
     may_write(None);
-    server.err.wait_for("rule book read:");
+    server.err.wait_for("rule book reloaded:");
     assert!(services().contains(&"new".to_owned()), "{:?}", services());
-    let said = server.err.so_far().matches("rule book put off").count();
+    let said = server.err.so_far().matches("rule book reload deferred").count();
     assert_eq!(said, 1, "it is told once");
 }
 

@@ -174,7 +174,7 @@ fn what_cannot_be_done_is_said_clearly() {
         ("no act",               format!("{replays}/1/stop"),   json!({}),                                             404, "expected pause, resume or cancel"),
         ("an empty replay",      replays.to_owned(),            json!({}),                                             400, "`\\\"all\\\": true`"),
         ("an empty purge",       purge.to_owned(),              json!({}),                                             400, "`\\\"all\\\": true`"),
-        ("a typo",               replays.to_owned(),            json!({ "sevice": "orders" }),                         400, "`sevice` is not known here"),
+        ("a typo",               replays.to_owned(),            json!({ "sevice": "orders" }),                         400, "`sevice` is unknown"),
         ("no letter to replay",  replays.to_owned(),            json!({ "letters": [nothing] }),                       404, "no dead letter"),
         ("nothing matches",      replays.to_owned(),            json!({ "service": "billing" }),                       404, "no dead letter matches"),
         ("no such service",      replays.to_owned(),            json!({ "service": "orders", "to": "billing" }),       409, "--to SERVICE"),
@@ -184,7 +184,7 @@ fn what_cannot_be_done_is_said_clearly() {
         ("text alone",           purge.to_owned(),              json!({ "text": "x" }),                                400, "requires a failure group or a time"),
         ("nothing to edit",      edit.clone(),                  json!({}),                                             400, "`data` is missing"),
         ("the same again",       edit,                          json!({ "data": { "id": "a" } }),                      400, "replay the letter instead"),
-        ("no JSON",              purge.to_owned(),              json!([]),                                             400, "is no JSON object"),
+        ("no JSON",              purge.to_owned(),              json!([]),                                             400, "is not a JSON object"),
     ];
     for (name, path, body, status, words) in cases {
         let answer = stage.post(&path, &body);
@@ -233,7 +233,7 @@ fn a_purge_leaves_what_died_after_somebody_looked() {
     assert_eq!(ids(&stage.json(&["dlq", "list"])), ["c"]);
     let wrong = stage.post(purge, &json!({ "all": true, "died_until": "1h" }));
     assert_eq!(wrong.status, 400);
-    assert!(wrong.json().to_string().contains("`died_until` is not right"));
+    assert!(wrong.json().to_string().contains("`died_until` is not valid"));
     let late = json!({ "all": true, "dry_run": true, "died_until": "2500-01-01T00:00:00Z" });
     let late = stage.post(purge, &late).json();
     assert_ne!(late["died_until"], "2500-01-01T00:00:00Z", "nobody has looked at that yet: {late}");

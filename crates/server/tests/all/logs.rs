@@ -98,9 +98,9 @@ fn with_json_every_line_is_an_object_and_every_transition_has_one() {
         "service paused",
         "service resumed",
         "the rule book has a problem",
-        "rule book refused, keeping the old one",
+        "rule book rejected, keeping the old one",
         "rule book loaded",
-        "stopping: no more events are taken, calls may end",
+        "shutting down: no new events, finishing calls",
     ];
     for message in once {
         assert_eq!(of(message).len(), 1, "{message}: {}", ended.stderr);

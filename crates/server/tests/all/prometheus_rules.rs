@@ -119,7 +119,11 @@ alerts:
 ";
     let run = Folder::with("redrive.yaml", book).run(&["export", "prometheus"]);
     assert_eq!(run.code, 0, "{}", run.stderr);
-    assert!(run.stderr.contains("`one cause` on line 3: failure groups have no series"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("`one cause` on line 3: failure groups are unbounded and have no series"),
+        "{}",
+        run.stderr
+    );
     assert!(run.stdout.contains("# Left out: `one cause` on line 3"), "{}", run.stdout);
     assert_eq!(checked(&run.stdout, "what is left"), 1);
 }

@@ -30,7 +30,7 @@ fn removed(folder: &Folder, target: &Target) -> Server {
     }
     folder.write("redrive.yaml", rules(target, &["new"]));
     server.signal("HUP");
-    server.err.wait_for("holds from now on");
+    server.err.wait_for("rule book reloaded");
     assert_eq!(server.post("/v1/services/old/resume", "", "").status, 200);
     server
 }
@@ -196,7 +196,7 @@ fn what_waits_for_a_removed_row_or_channel_is_reported_and_has_a_way_out() {
     server.accept("sms.sent", "t-2", "");
     folder.write("redrive.yaml", &after);
     server.signal("HUP");
-    server.err.wait_for("holds from now on");
+    server.err.wait_for("rule book reloaded");
     assert_reported(&server);
     until("an alert for each", || {
         let alerts = server.get("/v1/alerts").json();

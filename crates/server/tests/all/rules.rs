@@ -253,8 +253,8 @@ fn what_is_not_wanted_is_refused_with_a_hint() {
         ("no such service",    vec!["biling"],                          "there is no service `biling`: did you mean `billing`?"),
         ("no such channel",    vec!["billing/emial"],                   "there is no service `billing/emial`: did you mean `billing/email`?"),
         ("a channel's name",   vec!["email"],                           "there is no service `email`: did you mean `billing/email`?"),
-        ("another wants it",   vec!["billing", "users.added"],          "billing does not want `users.added`; audit does\n  it takes orders.placed, orders.*, orders.failed"),
-        ("a slip of the pen",  vec!["billing/email", "orders.faild"],   "billing/email does not want `orders.faild`; billing, audit do\n  did you mean `orders.failed`?\n  it takes orders.failed"),
+        ("another wants it",   vec!["billing", "users.added"],          "billing does not subscribe to `users.added`; audit does\n  it subscribes to orders.placed, orders.*, orders.failed"),
+        ("a slip of the pen",  vec!["billing/email", "orders.faild"],   "billing/email does not subscribe to `orders.faild`; billing, audit do\n  did you mean `orders.failed`?\n  it subscribes to orders.failed"),
     ];
     for (name, arguments, expected) in cases {
         assert_eq!(rules(&arguments).refused(), format!("error: {expected}\n"), "{name}");

@@ -141,7 +141,7 @@ fn an_event_that_nobody_wants_is_kept_until_somebody_does() {
     folder
         .write("redrive.yaml", book(&target, &[]).replace("[\"orders.*\"]", "[\"orders.*\", \"parcels.*\"]"));
     server.signal("HUP");
-    server.err.wait_for("holds from now on");
+    server.err.wait_for("rule book reloaded");
     assert_eq!(route(), json!({ "seen": 1, "routed": 1 }));
     server.until("p-1", "delivered");
     assert_eq!(target.calls()[0].event_id(), "p-1");
@@ -164,7 +164,7 @@ fn a_delivery_tells_its_story_with_the_line_as_it_read_then() {
         rules.replace("20ms", "400ms").replace("    on_failure", "    # a line more\n    on_failure");
     folder.write("redrive.yaml", changed);
     server.signal("HUP");
-    server.err.wait_for("holds from now on");
+    server.err.wait_for("rule book reloaded");
     let delivery = server.until("o-1", "delivered");
 
     let stories = delivery["stories"].as_array().expect("attempts");

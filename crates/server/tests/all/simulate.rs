@@ -44,7 +44,7 @@ fn an_outage_is_shown_with_what_would_help() {
     1,200 deliveries: 1,070 delivered, 130 dead
       latency    p50 20ms  p90 20ms  p99 7s20ms  max 7s20ms
       attempts   1× 1,000  2× 10  3× 20  4× 170
-      repeats    0 took effect again, 0 out of order
+      repeats    0 duplicate side effects, 0 out of order
 
     warehouse
       calls      ▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▄▆▆████████▄▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂  up to 40/s, 1.47 attempts each
@@ -56,12 +56,12 @@ fn an_outage_is_shown_with_what_would_help() {
     each column is 2s
 
     ✗ `shop`: 130 of its 1,200 deliveries (10.8%) became dead letters with MAX_RETRIES_EXCEEDED after CONNECTION_REFUSED
-        played again with `retry: critical` for `shop`: dead_letters 130 → 0, at the cost of 1.1 times the calls
-        played again with `breaker: externalBreaker` on `warehouse`: dead_letters 130 → 0
+        with `retry: critical` for `shop`: dead_letters 130 → 0, at the cost of 1.1 times the calls
+        with `breaker: externalBreaker` on `warehouse`: dead_letters 130 → 0
     ! `warehouse`: retries multiply the load by 4.0 for 4s after recovery (up to 40/s)
-        played again with `retry_budget: 10%` on `warehouse`: calls per second after recovery 40 → 22
+        with `retry_budget: 10%` on `warehouse`: calls per second after recovery 40 → 22
     ✓ `warehouse`: drained 4s after recovery; up to 71 deliveries waiting
-        what was played again helped with each of 5 seeds
+        changes verified with each of 5 seeds
 
     ✗ expected dead_letters == 0: 130
     ✓ expected amplification < 2: 1.47
@@ -97,8 +97,7 @@ fn an_expectation_that_fails_ends_with_1_if_asked() {
     folder.write("nothing.yaml", nothing);
     for more in [&[][..], &["--runs", "2"], &["--sweep", "retries.steps.retries=1,2"]] {
         let told = folder.run(&[&["simulate", "nothing.yaml", "--expect", "--no-advice"], more].concat());
-        let warning =
-            "warning: nothing.yaml expects nothing, so --expect asks for nothing: give it `expect`\n";
+        let warning = "warning: nothing.yaml has no expectations, so --expect has no effect: add `expect`\n";
         assert_eq!((told.code, told.stderr.as_str()), (0, warning), "{more:?}");
     }
 }
@@ -111,7 +110,7 @@ fn there_are_only_so_many_seeds() {
     };
     assert_eq!(run("1").code, 0);
     let refused = run("2").refused();
-    assert!(refused.contains("--seed 18446744073709551615: there are no 2 seeds from there on"), "{refused}");
+    assert!(refused.contains("--seed 18446744073709551615: too large for 2 runs"), "{refused}");
 }
 
 #[test]
@@ -155,7 +154,7 @@ fn what_is_wrong_with_a_scenario_is_shown_where_it_stands() {
     3 | arrivals: [{ type: orders.placed, rate: fast }]
       |                                         ^^^^
 
-    error: bad.yaml has errors: mend them first
+    error: bad.yaml has errors: fix these errors first
     "#);
     folder.write("misfit.yaml", OUTAGE.replace("warehouse:", "warehose:"));
     insta::assert_snapshot!(folder.run(&["simulate", "misfit.yaml"]).refused(), @r#"
@@ -167,7 +166,7 @@ fn what_is_wrong_with_a_scenario_is_shown_where_it_stands() {
       |
       = help: did you mean `warehouse`?
 
-    error: misfit.yaml does not fit redrive.yaml: mend one of them first
+    error: misfit.yaml does not fit redrive.yaml: fix one of them first
     "#);
 }
 
@@ -322,11 +321,7 @@ fn files_that_are_not_there_are_named() {
     let folder = folder();
     let missing = folder.run(&["simulate", "missing.yaml"]);
     assert_eq!(missing.code, 2);
-    assert!(
-        missing.stderr.contains("could not read missing.yaml: there is no such file"),
-        "{}",
-        missing.stderr
-    );
+    assert!(missing.stderr.contains("could not read missing.yaml: no such file"), "{}", missing.stderr);
     folder.write(
         "traced.yaml",
         "version: 1\nduration: 1m\narrivals: [{ type: orders.placed, trace: times.csv }]\n",
@@ -337,10 +332,10 @@ fn files_that_are_not_there_are_named() {
     assert!(untraced.stderr.contains("--> traced.yaml:3:42"), "where it is named: {}", untraced.stderr);
     folder.write("times.csv", "seconds\n1\n2.5\nsoon\n");
     let bad = folder.run(&["simulate", "traced.yaml"]).refused();
-    assert!(bad.contains("error[bad-trace]: times.csv is no trace: line 4: \"soon\""), "{bad}");
+    assert!(bad.contains("error[bad-trace]: times.csv is not a valid trace: line 4: \"soon\""), "{bad}");
     folder.write("times.csv", "90\n91\n");
     let late = folder.run(&["simulate", "traced.yaml"]).refused();
-    assert!(late.contains("the first of times.csv arrives at 90s, and the scenario ends at 1m"), "{late}");
+    assert!(late.contains("the first arrival of times.csv is at 90s, but the scenario ends at 1m"), "{late}");
     folder.write("times.csv", "seconds\n1\n2.5\n");
     let played = folder.run(&["simulate", "traced.yaml"]).printed();
     assert!(played.contains("2 deliveries: 2 delivered"), "{played}");
@@ -378,7 +373,7 @@ fn whoever_mixes_up_scenario_and_rules_is_told_so() {
     for option in ["--rules", "--against"] {
         let run = folder.run(&["simulate", "redrive.yaml", option, "outage.yaml"]);
         assert_eq!(run.code, 2, "{option}");
-        let expected = "outage.yaml is a scenario, and no rule book: give the scenario first";
+        let expected = "outage.yaml is a scenario, not a rule book: pass the scenario first";
         assert!(run.stderr.contains(expected), "{option}: {}", run.stderr);
     }
 }

@@ -55,7 +55,7 @@ fn two_books_stand_side_by_side_and_a_trade_is_called_one() {
     b.yaml:
       ✓ 130 fewer dead letters
       ✓ 32% fewer calls on `warehouse`
-    no difference in: waiting, duplicates, order violations, call rate
+    equal: waiting, duplicates, order violations, call rate
 
     Trade-off: a.yaml is better in drain and queue depth; b.yaml in dead letters and calls. Not compared: latency p50 and latency p99, because the books do not deliver the same.
 
@@ -130,7 +130,7 @@ fn a_scenario_that_fits_only_one_of_two_books_is_refused() {
     assert!(refused.contains("outage.yaml does not fit other.yaml"), "{refused}");
     folder.write("broken.yaml", "version: 1\nservices: 5\n");
     let broken = simulate(&folder, &["--against", "broken.yaml"]).refused();
-    assert!(broken.contains("broken.yaml has errors: mend them first"), "{broken}");
+    assert!(broken.contains("broken.yaml has errors: fix these errors first"), "{broken}");
 }
 
 #[test]
@@ -195,10 +195,10 @@ fn a_sweep_that_makes_no_book_plays_nothing() {
         format!("retries.steps.retries={}", (1..=65).map(|it| it.to_string()).collect::<Vec<_>>().join(","));
     #[rustfmt::skip]
     let cases = [
-        ("a value",      "dependencies.warehouse.in_flight=5,many", "--sweep dependencies.warehouse.in_flight=many makes no rule book that can be played:"),
+        ("a value",      "dependencies.warehouse.in_flight=5,many", "--sweep dependencies.warehouse.in_flight=many does not give a valid rule book:"),
         ("a key",        "dependencies.warehouse.inflight=5",       "help: did you mean `in_flight`?"),
         ("a section",    "dependency.warehouse.in_flight=5",        "help: did you mean `dependencies`?"),
-        ("a name",       "retries.stpes.retries=5",                 "there is no `stpes` under `retry_policies`: did you mean `steps`?"),
+        ("a name",       "retries.stpes.retries=5",                 "no `stpes` under `retry_policies`: did you mean `steps`?"),
         ("a dependency",   "services.shop.depends_on=depot",         "unknown dependency `depot`"),
         ("too many",     &many,                                     "65 combinations exceed the limit of 64"),
     ];

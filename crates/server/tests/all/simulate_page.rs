@@ -106,13 +106,13 @@ fn a_page_that_cannot_be_written_says_why_and_leaves_nothing() {
     folder.write("folder/other.yaml", "version: 1\n");
     #[rustfmt::skip]
     let cases = [
-        ("no such folder",    "missing/page.html",     "could not write missing/page.html: there is no folder missing"),
-        ("a folder",          "folder",                "could not write folder: it is a folder; name a file"),
-        ("a file above",      "outage.yaml/page.html", "could not write outage.yaml/page.html: outage.yaml is no folder"),
-        ("the scenario",      "outage.yaml",           "could not write outage.yaml: it is what was played; name another file"),
-        ("the rule book",     "folder/../redrive.yaml", "redrive.yaml: it is what was played; name another file"),
-        ("another book",      "folder/other.yaml",     "could not write folder/other.yaml: there is a file that is no page; name another, or remove it"),
-        ("a device",          "/dev/null",             "could not write /dev/null: it is no file that a page could replace"),
+        ("no such folder",    "missing/page.html",     "could not write missing/page.html: no such folder: missing"),
+        ("a folder",          "folder",                "could not write folder: it is a folder; choose a file"),
+        ("a file above",      "outage.yaml/page.html", "could not write outage.yaml/page.html: outage.yaml is not a folder"),
+        ("the scenario",      "outage.yaml",           "could not write outage.yaml: it is an input of this run; choose another file"),
+        ("the rule book",     "folder/../redrive.yaml", "redrive.yaml: it is an input of this run; choose another file"),
+        ("another book",      "folder/other.yaml",     "could not write folder/other.yaml: the file exists and is not a page; choose another, or remove it"),
+        ("a device",          "/dev/null",             "could not write /dev/null: it is not a regular file"),
     ];
     for (name, path, expected) in cases {
         let run = folder.run(&["simulate", "outage.yaml", "--no-advice", "--html", path]);

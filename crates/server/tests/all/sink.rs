@@ -185,7 +185,7 @@ fn what_cannot_be_is_refused() {
     let first = Sink::start(&["--quiet"]);
     let second = redrive(&["sink", "--listen", &first.address]);
     let refused = second.refused();
-    let expected = format!("error: could not listen on {}: somebody listens there already", first.address);
+    let expected = format!("error: could not listen on {}: the address is in use", first.address);
     assert!(refused.starts_with(&expected) && refused.contains("--listen 127.0.0.1:"), "{refused}");
     for wrong in [["--fail", "30"], ["--status", "99"], ["--slow", "2"], ["--listen", "here"]] {
         let run = redrive(&["sink", wrong[0], wrong[1]]);

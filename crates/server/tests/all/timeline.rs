@@ -17,8 +17,8 @@ fn the_webhook_policy_is_shown() {
         4   800ms   600-1000ms        1500ms  ███████████░░░│░░░░
         5  1600ms  1200-2000ms        3100ms  ███████████████████████░░░░░░│░░░░░░░░
 
-    █ certain   │ before jitter   ░ where jitter may put it
-    In all 2325-3875ms of waiting.
+    █ certain   │ before jitter   ░ jitter range
+    Total delay: 2325-3875ms.
     "#);
 }
 
@@ -46,9 +46,9 @@ fn a_window_cuts_off_what_starts_past_it() {
        11     2m    60s-3m         10m7s  ✗ past the window
        12     2m    60s-3m         12m7s  ✗ past the window
 
-    █ certain   │ before jitter   ░ where jitter may put it
+    █ certain   │ before jitter   ░ jitter range
     ! the window of 3m20s cuts off 5 of these retries
-    In all 3m20s of waiting.
+    Total delay: 3m20s.
     "#);
 }
 
@@ -59,7 +59,7 @@ fn many_retries_end_with_a_line_about_the_rest() {
     #[rustfmt::skip]
     let cases = [
         ("many",    "… and 58 more\n"),
-        ("endless", "… and so on, until the window of 8h ends them\n"),
+        ("endless", "… and so on, until the window of 8h ends\n"),
     ];
     for (policy, expected) in cases {
         let printed = folder.run(&["timeline", policy, "--rules", "book.yaml"]).printed();
@@ -76,7 +76,7 @@ fn a_policy_without_retries_says_so() {
     insta::assert_snapshot!(redrive(&["timeline", "none"]).printed(), @r#"
     none  from the catalog
 
-    No retries: the first failure is the last, and a dead letter follows at once.
+    No retries: the first failure makes a dead letter.
     "#);
 }
 
@@ -84,8 +84,8 @@ fn a_policy_without_retries_says_so() {
 fn a_policy_that_is_not_known_is_refused_with_the_list() {
     insta::assert_snapshot!(redrive(&["timeline", "wbhook"]).refused(), @r#"
     error: there is no retry policy `wbhook`; did you mean `webhook`?
-      there are: aggressive, standard, patient, critical, none, messaging, webhook, worker, upstream, relay
-      a policy of your own needs --rules FILE
+      available: aggressive, standard, patient, critical, none, messaging, webhook, worker, upstream, relay
+      pass --rules FILE for policies of a rule book
     "#);
 }
 

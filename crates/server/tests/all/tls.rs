@@ -123,14 +123,14 @@ fn whoever_is_not_trusted_is_told_nothing() {
     let by_name = url.replace("127.0.0.1", "localhost");
     let plain = url.replace("https://", "http://");
     let distrusted = |url: &str, why: &str| format!("error: the server at {url} is not trusted: {why}\n");
-    let unknown = "its certificate is not signed by a trusted authority\n  name the certificate that vouches for it with --ca FILE or REDRIVE_CA, if you know it to be right";
-    let another = "its certificate is not for localhost but for 127.0.0.1\n  reach it by a name that its certificate is for: --server URL";
+    let unknown = "its certificate is not signed by a trusted authority\n  if you trust it, pass its CA certificate with --ca FILE or REDRIVE_CA";
+    let another = "its certificate is not for localhost but for 127.0.0.1\n  use a name of its certificate: --server URL";
     #[rustfmt::skip]
     let cases = [
         ("another authority", &url,     "other.pem", 3, distrusted(&url, unknown)),
         ("another name",      &by_name, "ca.pem",    3, distrusted(&by_name, another)),
         ("no authority",      &url,     "empty.pem", 2, "error: no certificate in empty.pem: expected -----BEGIN CERTIFICATE-----\n".to_owned()),
-        ("no TLS",            &plain,   "ca.pem",    1, "error: this server speaks TLS here: ask by https://  (BAD_REQUEST, 400)\n".to_owned()),
+        ("no TLS",            &plain,   "ca.pem",    1, "error: this server requires TLS: use https://  (BAD_REQUEST, 400)\n".to_owned()),
     ];
     for (name, url, ca, code, said) in cases {
         let run = status(&folder, url, ca);
@@ -145,7 +145,7 @@ fn whoever_is_not_trusted_is_told_nothing() {
     let run = status(&folder, &format!("https://{}", plain.client.address), "ca.pem");
     assert_eq!(run.code, 3, "{}", run.stderr);
     assert!(
-        run.stderr.contains("it does not speak TLS\n  a server without TLS is reached by http://"),
+        run.stderr.contains("it does not speak TLS\n  use http:// for a server without TLS"),
         "{}",
         run.stderr
     );
@@ -200,10 +200,10 @@ fn a_new_certificate_is_shown_without_a_restart_and_a_broken_one_is_not() {
 
     // A key that belongs to nothing, and a certificate cut off in the middle.
     folder.write("key.pem", theirs.pair("127.0.0.1").key_pem());
-    let said = server.err.wait_for("certificate refused");
+    let said = server.err.wait_for("certificate rejected");
     let words = "private key in key.pem does not match the certificate in cert.pem: the old one stays";
     assert!(said.contains(words), "{said}");
-    let told = listener.heard.wait_for("the new certificate is refused, and the old one stays");
+    let told = listener.heard.wait_for("certificate rejected, the old one stays active");
     assert!(told.contains("alert") && told.contains("does not fit"), "{told}");
     listener.end();
     let firing = until_told(&hook, "certificate-refused", "firing");
@@ -214,7 +214,7 @@ fn a_new_certificate_is_shown_without_a_restart_and_a_broken_one_is_not() {
     assert_eq!(status(&folder, &url, "ca.pem").code, 0, "the old one is shown");
 
     theirs.pair("127.0.0.1").write(&folder);
-    server.err.wait_for("certificate read: cert.pem is shown from now on");
+    server.err.wait_for("certificate reloaded: cert.pem");
     assert_eq!(status(&folder, &url, "new.pem").code, 0, "the new one is shown");
     assert_eq!(status(&folder, &url, "ca.pem").code, 3, "the old one is not");
     until_told(&hook, "certificate-refused", "resolved");
@@ -222,7 +222,7 @@ fn a_new_certificate_is_shown_without_a_restart_and_a_broken_one_is_not() {
     // Nobody waits for a pipe.
     folder.replace_by_pipe("key.pem");
     server.signal("HUP");
-    server.err.wait_for("certificate refused: key.pem is not a file: the old one stays");
+    server.err.wait_for("certificate rejected: key.pem is not a file; the old one stays active");
     assert_eq!(status(&folder, &url, "new.pem").code, 0, "the new one is shown still");
     server.stop().assert_calm();
 }
@@ -260,7 +260,7 @@ fn who_speaks_no_tls_is_told_so_and_harms_nobody() {
     let (folder, server, url) = behind_tls(&Authority::new("ours"));
     let answer = server.post("/v1/events/a.b", "", "{}");
     assert_eq!(answer.error(), (400, "BAD_REQUEST".to_owned()));
-    assert!(answer.body.contains("ask by https://"), "{answer:?}");
+    assert!(answer.body.contains("use https://"), "{answer:?}");
     assert_eq!(answer.header("connection"), Some("close"));
     // More than is read of it: it is told all the same, or hung up on, and nothing else.
     let large = vec![b'x'; 4 << 20];
@@ -347,7 +347,7 @@ fn targets_are_trusted_by_the_roots_that_were_given() {
     server.until("o-2", "delivered");
     // A new book uses the same connections and the same roots.
     folder.write("redrive.yaml", rules.replace("retry: none", "retry: standard"));
-    server.err.wait_for("rule book read:");
+    server.err.wait_for("rule book reloaded:");
     server.accept("orders.placed", "o-3", "");
     server.until("o-3", "delivered");
     server.stop().assert_calm();

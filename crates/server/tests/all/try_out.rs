@@ -34,22 +34,22 @@ fn the_story_of_a_429() {
     todo.reminder.fired → notification-svc  row `todo.reminder.fired`, book.yaml:11
 
     attempt 1  at 0s  503 Service Unavailable
-      category  transient SERVICE_UNAVAILABLE  (by the built-in classification)
+      category  transient SERVICE_UNAVAILABLE  (default classification)
       rule      on 503: retry by aggressive  (book.yaml:9)
       breaker   closed, 1 of 5 in a row  (the webhook kind's)
       verdict   retry in 352ms, at 352ms  (retry 1 of 3; backoff 250ms to 500ms, jitter equal; window 352ms of 15s)
 
     attempt 2  at 352ms  429 Too Many Requests, Retry-After: 60
-      category  rate-limited RATE_LIMITED  (by the built-in classification)
+      category  rate-limited RATE_LIMITED  (default classification)
       rule      on rate-limited: retry by upstream  (built in)
       breaker   closed, 2 of 5 in a row  (the webhook kind's)
       verdict   retry in 1m, at 1m  (retry 1 of 5; backoff alone 5s)
-                everyone who calls `mail-api` waits until 1m and burns no retry
+                all deliveries to `mail-api` wait until 1m without using retries
                 requested by the target, so it counts towards `hold_max` (1m of 1d), not the window
 
     attempt 3  at 1m  no answer in time
       took      10s, the whole timeout (book.yaml:8)
-      category  transient NETWORK_TIMEOUT  (by the built-in classification)
+      category  transient NETWORK_TIMEOUT  (default classification)
       rule      on transient: retry by standard  (book.yaml:9)
       breaker   closed, 3 of 5 in a row  (the webhook kind's)
       verdict   retry in 729ms, at 71s  (retry 1 of 5; backoff 500ms to 1s, jitter equal; window 11.08s of 5m)
@@ -78,27 +78,27 @@ fn the_story_of_an_outage() {
       verdict   retry in 705ms, at 705ms  (retry 1 of 5; backoff 500ms to 1s, jitter equal; window 705ms of 5m)
 
     attempt 2  at 705ms  connection refused
-      category  transient CONNECTION_REFUSED  (by the built-in classification)
+      category  transient CONNECTION_REFUSED  (default classification)
       rule      on transient: retry by standard  (book.yaml:9)
       breaker   closed, 2 of 5 in a row  (the webhook kind's)
       verdict   retry in 1.75s, at 2.45s  (retry 2 of 5; backoff 1s to 2s, jitter equal; window 2.45s of 5m)
 
     attempt 3  at 2.45s  connection refused
-      category  transient CONNECTION_REFUSED  (by the built-in classification)
+      category  transient CONNECTION_REFUSED  (default classification)
       rule      on transient: retry by standard  (book.yaml:9)
       breaker   closed, 3 of 5 in a row  (the webhook kind's)
       verdict   retry in 2.92s, at 5.37s  (retry 3 of 5; backoff 2s to 4s, jitter equal; window 5.37s of 5m)
 
     attempt 4  at 5.37s  connection refused
-      category  transient CONNECTION_REFUSED  (by the built-in classification)
+      category  transient CONNECTION_REFUSED  (default classification)
       rule      on transient: retry by standard  (book.yaml:9)
       breaker   closed, 4 of 5 in a row  (the webhook kind's)
       verdict   retry in 4.95s, at 10.32s  (retry 4 of 5; backoff 4s to 8s, jitter equal; window 10.32s of 5m)
 
     attempt 5  at 10.32s  connection refused
-      category  transient CONNECTION_REFUSED  (by the built-in classification)
+      category  transient CONNECTION_REFUSED  (default classification)
       rule      on transient: retry by standard  (book.yaml:9)
-      breaker   open until 70s: nothing goes through  ← opened on failure 5  (the webhook kind's)
+      breaker   open until 70s: no calls  ← opened on failure 5  (the webhook kind's)
       verdict   retry in 10.06s, at 20.38s  (retry 5 of 5; backoff 8s to 16s, jitter equal; window 20.38s of 5m)
 
     held  at 20.38s  no attempt is made
@@ -107,13 +107,13 @@ fn the_story_of_an_outage() {
       verdict   held until 70s
 
     attempt 6  at 70s  connection refused
-      category  transient CONNECTION_REFUSED  (by the built-in classification)
+      category  transient CONNECTION_REFUSED  (default classification)
       rule      on transient: retry by standard  (book.yaml:9)
-      breaker   open until 2m10s: nothing goes through  ← opened again by a failed probe  (the webhook kind's)
+      breaker   open until 2m10s: no calls  ← opened again by a failed probe  (the webhook kind's)
       verdict   dead letter: the 5 retries of the policy are used up MAX_RETRIES_EXCEEDED
 
     ✗ dead after 6 attempts and 70s, kept in _notification-svc.deadletter
-    (4 answers were not needed)
+    (4 answers left over)
     ");
 }
 
@@ -140,9 +140,9 @@ fn the_story_of_a_process_that_hangs() {
 
     attempt 1  at 0s  process exceeded its time limit
       took      30s, the whole timeout (book.yaml:5)
-      category  transient TIME_LIMIT_EXCEEDED  (by the built-in classification)
+      category  transient TIME_LIMIT_EXCEEDED  (default classification)
       rule      on transient: retry by standard  (book.yaml:7)
-      breaker   open until 90s: nothing goes through  ← opened on failure 1  (`touchy`)
+      breaker   open until 90s: no calls  ← opened on failure 1  (`touchy`)
       verdict   retry in 705ms, at 30.71s  (retry 1 of 5; backoff 500ms to 1s, jitter equal; window 705ms of 5m)
 
     held  at 30.71s  no attempt is made
@@ -152,9 +152,9 @@ fn the_story_of_a_process_that_hangs() {
 
     attempt 2  at 90s  process exceeded its time limit
       took      30s, the whole timeout (book.yaml:5)
-      category  transient TIME_LIMIT_EXCEEDED  (by the built-in classification)
+      category  transient TIME_LIMIT_EXCEEDED  (default classification)
       rule      on transient: retry by standard  (book.yaml:7)
-      breaker   open until 3m: nothing goes through  ← opened again by a failed probe  (`touchy`)
+      breaker   open until 3m: no calls  ← opened again by a failed probe  (`touchy`)
       verdict   retry in 1.75s, at 2m2s  (retry 2 of 5; backoff 1s to 2s, jitter equal; window 32.45s of 5m)
 
     held  at 2m2s  no attempt is made
@@ -168,7 +168,7 @@ fn the_story_of_a_process_that_hangs() {
       verdict   dead letter: the breaker is still open, and `hold_max` is used up CIRCUIT_BREAKER_OPEN
 
     ✗ dead after 2 attempts and 2m32s, kept in _report-svc.deadletter
-    (1 answer was not needed)
+    (1 answer left over)
     ");
 }
 
@@ -181,20 +181,20 @@ fn the_story_of_what_nobody_understands() {
     todo.reminder.fired → notification-svc  row `todo.reminder.fired`, book.yaml:11
 
     attempt 1  at 0s  500 Internal Server Error
-      category  unknown SERVER_ERROR  (by the built-in classification)
-      rule      on unknown: retry by standard, a few times at most  (book.yaml:9)
+      category  unknown SERVER_ERROR  (default classification)
+      rule      on unknown: retry by standard, a few times only  (book.yaml:9)
       breaker   closed, 1 of 5 in a row  (the webhook kind's)
       verdict   retry in 705ms, at 705ms  (retry 1 of 5; 1 of 2 for this category; backoff 500ms to 1s, jitter equal; window 705ms of 5m)
 
     attempt 2  at 705ms  500 Internal Server Error
-      category  unknown SERVER_ERROR  (by the built-in classification)
-      rule      on unknown: retry by standard, a few times at most  (book.yaml:9)
+      category  unknown SERVER_ERROR  (default classification)
+      rule      on unknown: retry by standard, a few times only  (book.yaml:9)
       breaker   closed, 2 of 5 in a row  (the webhook kind's)
       verdict   retry in 1.75s, at 2.45s  (retry 2 of 5; 2 of 2 for this category; backoff 1s to 2s, jitter equal; window 2.45s of 5m)
 
     attempt 3  at 2.45s  500 Internal Server Error
-      category  unknown SERVER_ERROR  (by the built-in classification)
-      rule      on unknown: retry by standard, a few times at most  (book.yaml:9)
+      category  unknown SERVER_ERROR  (default classification)
+      rule      on unknown: retry by standard, a few times only  (book.yaml:9)
       breaker   closed, 3 of 5 in a row  (the webhook kind's)
       verdict   dead letter: the 2 retries for this category are used up MAX_RETRIES_EXCEEDED
 
@@ -211,8 +211,8 @@ fn an_answer_is_shown_as_it_was_named() {
         ("a day is waited",        "429:86400,200",  "attempt 1  at 0s  429 Too Many Requests, Retry-After: 86400\n"),
         ("and no longer",          "429:86401,200",  "attempt 1  at 0s  429 Too Many Requests, Retry-After: 86401, cut to 1d\n"),
         ("all were needed",        "503,200",        "✓ delivered after 2 attempts"),
-        ("one was not",            "200,503",        "\n(1 answer was not needed)\n"),
-        ("two were not",           "200,503*2",      "\n(2 answers were not needed)\n"),
+        ("one was not",            "200,503",        "\n(1 answer left over)\n"),
+        ("two were not",           "200,503*2",      "\n(2 answers left over)\n"),
     ];
     for (name, answers, words) in cases {
         let run = folder.run(&["try", "todo.reminder.fired", "--rules", "book.yaml", "--answers", answers]);
@@ -259,7 +259,7 @@ fn a_count_that_falls_is_explained_and_a_range_reads_as_it_was_written() {
         "503,429:60,timeout,200",
     ])
     .printed();
-    assert!(story.contains("the breaker forgot 2 failures: none came for its `reset` of 1m"), "{story}");
+    assert!(story.contains("the breaker forgot 2 failures: no failure for its `reset` of 1m"), "{story}");
     let folder = Folder::with("book.yaml", &BOOK.replace("503: aggressive", "500-599: none"));
     let story =
         folder.run(&["try", "todo.reminder.fired", "--rules", "book.yaml", "--answers", "503"]).printed();

@@ -174,7 +174,7 @@ fn a_server_that_stops_burns_no_retry_of_a_worker() {
     });
     let ended = server.stop();
     ended.assert_calm();
-    assert!(ended.stderr.contains("cut short, no retry burnt"), "{ended:?}");
+    assert!(ended.stderr.contains("cut short, without using a retry"), "{ended:?}");
     assert!(!left.iter().any(|pid| runs(pid)), "{left:?}");
     // The same attempt again: this time it is told that it may end.
     fs::write(folder.path("redrive.yaml"), book(&worker("echo $REDRIVE_ATTEMPT", "", ""))).expect("written");

@@ -1,14 +1,13 @@
-//! A client's connection: errors of the HTTP library become ours, and a client that reads nothing is cut off.
+//! A client's connection: replaces the HTTP library's error responses with ours, and cuts off clients that do
+//! not read.
 //!
-//! What is no request never reaches a handler: the library answers it by itself, with a status and nothing
-//! else. Here such an answer is replaced on its way out by one in the form of all our errors. A client that
-//! asks and never reads the answer would keep a connection, and what is on its way, for as long as it likes:
-//! one that reads nothing for a while is cut off.
+//! Invalid requests never reach a handler: the library answers them with a bare status, which is replaced
+//! here by our JSON error. A client that never reads its response would hold the connection and its data; it
+//! is cut off after a while.
 //!
-//! Invariants: what a handler says passes unchanged, whatever stands in it and wherever a write breaks off. An
-//! answer of the library's own is known by all of its lines and by what follows on them, which is nothing; no
-//! body of ours holds such lines, for JSON has no line ends of that kind. Only a write that waits is timed: a
-//! connection on which there is nothing to say waits for what the listener's other bounds allow.
+//! Invariants: responses of handlers pass unchanged, however writes are split. A response of the library is
+//! recognised by its exact header lines and the absence of a body; our bodies cannot contain such lines, for
+//! JSON has no raw line ends. Only a pending write is timed: idle connections have the listener's limits.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -26,11 +25,11 @@ use crate::api::ids::fresh_id;
 
 pub(crate) struct ClientConnection<S> {
     stream: S,
-    /// What is left to say in place of the library's words.
+    /// The rest of the replacement.
     instead: Bytes,
-    /// How long the client may read nothing of what is said.
+    /// How long a write may be pending.
     unread_max: Duration,
-    /// Runs while a write waits; made once, when that first happens.
+    /// Runs while a write is pending; created on the first.
     timer: Option<Pin<Box<Sleep>>>,
     is_waiting: bool,
 }
@@ -49,7 +48,6 @@ impl<S: AsyncWrite + Unpin> ClientConnection<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// What came of a write, and whether that has been waited for too long.
     fn timed<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.is_waiting = false;
@@ -63,27 +61,25 @@ impl<S: AsyncWrite + Unpin> ClientConnection<S> {
     }
 }
 
-/// The headers of an answer by the library alone.
-const LIBRARY_SAYS: [&str; 3] = ["connection: close", "content-length: 0", "date: "];
+const LIBRARY_HEADERS: [&str; 3] = ["connection: close", "content-length: 0", "date: "];
 
-/// Our words for an answer without any; none if somebody has said something.
-fn in_our_words(head: &[u8]) -> Option<Bytes> {
+/// Our response in place of the library's; `None` for any other bytes.
+fn replacement_for(head: &[u8]) -> Option<Bytes> {
     let (code, message) = match head.get(..13)? {
-        b"HTTP/1.1 400 " => (ApiCode::BadRequest, "this is no request that HTTP/1.1 knows"),
+        b"HTTP/1.1 400 " => (ApiCode::BadRequest, "not a valid HTTP/1.1 request"),
         b"HTTP/1.1 414 " => (ApiCode::UriTooLong, "the path is too long"),
-        b"HTTP/1.1 431 " => (ApiCode::HeadersTooLarge, "the headers are too many or too long"),
+        b"HTTP/1.1 431 " => (ApiCode::HeadersTooLarge, "the headers are too large"),
         _ => return None,
     };
     let text = std::str::from_utf8(head).ok()?.strip_suffix("\r\n\r\n")?;
     let is_bare =
-        text.split("\r\n").skip(1).all(|line| LIBRARY_SAYS.iter().any(|name| line.starts_with(name)));
+        text.split("\r\n").skip(1).all(|line| LIBRARY_HEADERS.iter().any(|name| line.starts_with(name)));
     if !is_bare {
         return None;
     }
     Some(error_response(code, message))
 }
 
-/// A whole answer, after which the connection ends.
 pub(crate) fn error_response(code: ApiCode, message: &str) -> Bytes {
     let (code, line) = (code.as_str().to_owned(), code.status());
     let error = ErrorJson { code, message: message.to_owned(), details: serde_json::Map::new() };
@@ -107,7 +103,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for ClientConnection<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for ClientConnection<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        if let Some(instead) = in_our_words(bytes) {
+        if let Some(instead) = replacement_for(bytes) {
             self.instead = instead;
             return Poll::Ready(Ok(bytes.len()));
         }
@@ -121,7 +117,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ClientConnection<S> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         if let [head] = slices
-            && let Some(instead) = in_our_words(head)
+            && let Some(instead) = replacement_for(head)
         {
             self.instead = instead;
             return Poll::Ready(Ok(head.len()));
@@ -172,7 +168,7 @@ mod tests {
             ("with more behind it",     &longer,                                     None),
         ];
         for (name, head, code) in cases {
-            let error_response = in_our_words(head.as_bytes());
+            let error_response = replacement_for(head.as_bytes());
             let has_code = |bytes: &Bytes| {
                 code.is_some_and(|code| bytes.windows(code.len()).any(|w| w == code.as_bytes()))
             };
@@ -181,7 +177,7 @@ mod tests {
         }
     }
 
-    /// A sender of events could else end other people's answers and begin new ones.
+    /// Otherwise a sender of events could end other clients' responses and inject new ones.
     #[tokio::test]
     async fn data_that_look_like_an_answer_stay_data_wherever_a_write_breaks_off() {
         let body = r#"{"data":"HTTP/1.1 400 HTTP/1.1 431 HTTP/1.1 414 "}"#;
@@ -189,8 +185,8 @@ mod tests {
             let (ours, mut theirs) = duplex(room);
             let mut connection = ClientConnection::new(ours, WITHIN);
             let writing = tokio::spawn(async move {
-                connection.write_all(body.as_bytes()).await.expect("somebody reads");
-                connection.shutdown().await.expect("somebody reads");
+                connection.write_all(body.as_bytes()).await.expect("it is read");
+                connection.shutdown().await.expect("it is read");
             });
             let mut heard = String::new();
             theirs.read_to_string(&mut heard).await.expect("it is text");
@@ -204,7 +200,7 @@ mod tests {
         let (ours, _theirs) = duplex(4);
         let mut connection = ClientConnection::new(ours, WITHIN);
         let started_at = Instant::now();
-        let error = connection.write_all(b"more than there is room for").await.expect_err("nobody reads");
+        let error = connection.write_all(b"more than there is room for").await.expect_err("nothing is read");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert_eq!(started_at.elapsed().as_secs(), WITHIN.as_secs());
     }
@@ -221,7 +217,7 @@ mod tests {
             }
             heard
         });
-        connection.write_all(b"hello").await.expect("somebody reads");
+        connection.write_all(b"hello").await.expect("it is read");
         assert_eq!(reading.await.expect("it ends"), b"hello");
     }
 }

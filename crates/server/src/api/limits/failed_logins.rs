@@ -1,10 +1,10 @@
-//! Those who show something bad, by the address that they come from: slowed down, and nobody else with them.
+//! Limits failed authentications per address.
 //!
-//! An address that fails too often is answered 429 instead of 401. Whoever shows something good is let in all
-//! the same, whatever others behind the same address do: nobody must be able to keep others out.
+//! An address that fails too often gets 429 instead of 401. Valid credentials always pass, so that others
+//! behind the same address are not locked out.
 //!
-//! Invariant: of IPv6, where everybody has more addresses than can be counted, half of one is counted, and the
-//! [`Limiter`] has its own bound.
+//! Invariant: IPv6 is counted by its first half (a client has a whole /64), and the [`Limiter`] has its own
+//! bound.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -14,22 +14,18 @@ use redrive_core::time::Timestamp;
 
 use crate::api::limits::rate::Limiter;
 
-/// How often an address may fail.
 const FAILURES_PER_MINUTE: f64 = 30.0;
 
-/// What is remembered of them.
 #[derive(Debug, Default)]
 pub(crate) struct FailedLogins(Limiter);
 
 impl FailedLogins {
-    /// Somebody failed; an error if that was too often.
     pub(crate) fn note(&self, address: &str, now: Timestamp) -> Result<(), TooMany> {
         let rate = Rate::per_second(FAILURES_PER_MINUTE / 60.0).expect("a number above 0");
         self.0.check(address, rate, now).map(|_| ())
     }
 }
 
-/// Whom an address stands for: of IPv6, everybody has as many as there are behind the first half.
 pub(crate) fn address_group(peer: Option<IpAddr>) -> String {
     match peer.map(|address| address.to_canonical()) {
         None => "an unknown address".to_owned(),

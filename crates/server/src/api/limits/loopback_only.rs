@@ -1,9 +1,9 @@
-//! Who may talk to a server that asks nobody for a key: programs of this machine, and no web page.
+//! Access without authentication: only programs of this machine, and no web page.
 //!
-//! A page from anywhere can make a browser send requests to loopback addresses, and a name of its own can
-//! be made to resolve to one. The first tells its `Origin`, the second its `Host`; neither is ours. A server
-//! that asks for keys does without: a browser adds no key by itself, so that a page has none to show. The
-//! call of a webhook may name any `Host`: it is believed for its signature, which no page can make.
+//! Any page can make a browser send requests to loopback, and its own host name can resolve to loopback (DNS
+//! rebinding). The first is recognised by its `Origin`, the second by its `Host`. With authentication this
+//! check is not needed: a browser adds no key by itself. Webhook calls may name any `Host`: they are verified
+//! by signature.
 
 use std::net::IpAddr;
 
@@ -14,46 +14,44 @@ use crate::api::code::ApiCode;
 use crate::api::error::ApiError;
 use crate::api::transport::TransportScheme;
 
-/// Who may come without a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LoopbackPolicy {
     /// Programs of this machine.
     ThisMachine,
-    /// Whoever can reach the server, as somebody has insisted: any name may be its own.
-    Everybody,
+    /// Every client (`--insecure`), under any host name.
+    AnyClient,
 }
 
 impl LoopbackPolicy {
-    /// Refuses who is not among them.
     pub(crate) fn check(self, headers: &HeaderMap, scheme: TransportScheme) -> Result<(), ApiError> {
         match self {
             Self::ThisMachine => {
                 refuse_other_hosts(headers)?;
                 refuse_pages(headers, scheme)
             }
-            Self::Everybody => refuse_pages(headers, scheme),
+            Self::AnyClient => refuse_pages(headers, scheme),
         }
     }
 }
 
-/// Refuses a request that does not say once and clearly which host it is for: whoever stands between us and
-/// the client may have believed another. Only HTTP/1.0 knows requests without one.
+/// Refuses a request without exactly one unambiguous host: a proxy before us may have read it differently.
+/// Only HTTP/1.0 has requests without one.
 pub(crate) fn check_host<B>(request: &Request<B>) -> Result<(), ApiError> {
     let refuse = |message: &str| Err(ApiError::new(ApiCode::BadRequest, message));
     let headers = request.headers();
     match headers.get_all(header::HOST).iter().count() {
         0 if request.version() >= Version::HTTP_11 => {
-            return refuse("a request of HTTP/1.1 names its `host`");
+            return refuse("the `host` header is missing");
         }
         0 | 1 => {}
-        _ => return refuse("a request has one `host`, not several"),
+        _ => return refuse("the `host` header is given more than once"),
     }
     match request.uri().authority() {
         Some(named) if host(headers).is_some_and(|host| !host.eq_ignore_ascii_case(named.as_str())) => {
-            refuse("the request is for another host than its `host` says")
+            refuse("the request target and the `host` header differ")
         }
-        // The name in the request line is the one that counts, and nothing else shows whose it is.
-        Some(_) if host(headers).is_none() => refuse("a request for a whole address names its `host` too"),
+        // The name in the request line takes precedence, and only the `Host` can confirm it.
+        Some(_) if host(headers).is_none() => refuse("the `host` header is missing"),
         Some(_) | None => Ok(()),
     }
 }
@@ -66,20 +64,19 @@ fn refuse_other_hosts(headers: &HeaderMap) -> Result<(), ApiError> {
     let is_ours = host(headers).is_none_or(|host| {
         is_plainly_this_machine(host) || host.parse().is_ok_and(|host: Authority| is_this_machine(&host))
     });
-    if is_ours { Ok(()) } else { Err(refusal("`host` names another machine")) }
+    if is_ours { Ok(()) } else { Err(refusal("the `host` header is not this machine")) }
 }
 
-/// Refuses what a page from elsewhere has made a browser send.
 fn refuse_pages(headers: &HeaderMap, scheme: TransportScheme) -> Result<(), ApiError> {
     match headers.get(header::ORIGIN).map(|value| value.to_str().unwrap_or_default()) {
         Some(origin) if origin.strip_prefix(scheme.prefix()) != host(headers) => {
-            Err(refusal("a page from elsewhere asks for it"))
+            Err(refusal("cross-origin request"))
         }
         Some(_) | None => Ok(()),
     }
 }
 
-/// What nearly everybody sends, told without taking it apart: an address or a name of ours and a port.
+/// Fast path for the usual value: a loopback address or name, and a port.
 fn is_plainly_this_machine(host: &str) -> bool {
     let port = host.strip_prefix("127.0.0.1:").or_else(|| host.strip_prefix("localhost:"));
     port.is_some_and(|port| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()))
@@ -92,7 +89,7 @@ fn is_this_machine(host: &Authority) -> bool {
 
 fn refusal(why: &str) -> ApiError {
     let message = format!(
-        "{why}: without authentication only programs of this machine are served; `redrive keys create` makes a key for others"
+        "{why}: without authentication only programs on this machine have access; create a key with `redrive keys create`"
     );
     ApiError::new(ApiCode::Forbidden, message)
 }
@@ -134,7 +131,7 @@ mod tests {
     fn a_request_says_once_for_which_host_it_is() {
         #[rustfmt::skip]
         let cases = [
-            ("as everybody does",           Version::HTTP_11, "/v1/status",              &["a.test"][..],      true),
+            ("as clients do",               Version::HTTP_11, "/v1/status",              &["a.test"][..],      true),
             ("an old program",              Version::HTTP_10, "/v1/status",              &[],                  true),
             ("no host",                     Version::HTTP_11, "/v1/status",              &[],                  false),
             ("two hosts",                   Version::HTTP_11, "/v1/status",              &["a.test", "b.test"], false),
@@ -179,7 +176,7 @@ mod tests {
             headers.insert(header::HOST, host.parse().expect("a header"));
             headers.extend(origin.map(|origin| (header::ORIGIN, origin.parse().expect("a header"))));
             assert_eq!(
-                LoopbackPolicy::Everybody.check(&headers, TransportScheme::Http).is_ok(),
+                LoopbackPolicy::AnyClient.check(&headers, TransportScheme::Http).is_ok(),
                 expected,
                 "{name}"
             );

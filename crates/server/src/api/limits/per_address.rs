@@ -1,11 +1,9 @@
-//! Who is connected, by address: there are places for everybody, and nobody takes all of them.
+//! Connections per address: no address may take all of them.
 //!
-//! Without this, whoever opens connections fast enough from one machine keeps everybody else outside, with no
-//! key and nearly no effort. A share is large enough for a proxy that brings the clients of a whole site.
+//! Otherwise one machine could lock out all others without a key. The share is large enough for a proxy of a
+//! whole site. Live streams are limited likewise, by key or token if there is one.
 //!
-//! The same goes for live streams, which count by key or token where callers have one.
-//!
-//! Invariant: as many addresses are remembered as have connections, and those have a bound.
+//! Invariant: only addresses with open connections are remembered, and those are bounded.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -13,17 +11,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::api::limits::failed_logins::address_group;
 
-/// The part of all connections that one address may take: one in so many.
+/// One address may take one in this many of all connections.
 const SHARE: usize = 2;
 
-/// What each address or caller has of something; clones are the same.
 #[derive(Clone, Debug)]
 pub(crate) struct AddressLimiter {
     by_name: Arc<Mutex<HashMap<String, usize>>>,
     each_max: usize,
 }
 
-/// A place that counts for as long as this is there.
 #[derive(Debug)]
 pub(crate) struct AddressSlot {
     per_address: AddressLimiter,
@@ -31,22 +27,20 @@ pub(crate) struct AddressSlot {
 }
 
 impl AddressLimiter {
-    /// Slots for at most so many connections.
     pub(crate) fn of(connections_max: usize) -> Self {
         Self::with_each(connections_max.div_ceil(SHARE))
     }
 
-    /// Slots for which each has at most so many places.
     pub(crate) fn with_each(each_max: usize) -> Self {
         Self { by_name: Arc::default(), each_max }
     }
 
-    /// One more connection of that address; none if it has its share.
+    /// `None` if the address has used its share.
     pub(crate) fn join(&self, peer: IpAddr) -> Option<AddressSlot> {
         self.join_as(address_group(Some(peer)))
     }
 
-    /// One more place for whoever has that name; none if it has its share.
+    /// `None` if the caller has used its share.
     pub(crate) fn join_as(&self, name: String) -> Option<AddressSlot> {
         let mut by_name = self.lock();
         let count = by_name.get(&name).copied().unwrap_or(0);
@@ -58,7 +52,7 @@ impl AddressLimiter {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, usize>> {
-        self.by_name.lock().expect("nobody panics while counting")
+        self.by_name.lock().expect("never poisoned")
     }
 }
 
@@ -89,8 +83,8 @@ mod tests {
         assert!(per_address.join(address("2001:db8::3")).is_none(), "whatever it calls itself");
         assert!(per_address.join(address("192.0.2.1")).is_some(), "others have theirs");
         here.pop();
-        assert!(per_address.join(address("2001:db8::3")).is_some(), "whoever leaves makes place");
+        assert!(per_address.join(address("2001:db8::3")).is_some(), "a closed connection frees a slot");
         here.clear();
-        assert!(per_address.lock().is_empty(), "and whoever is gone is forgotten");
+        assert!(per_address.lock().is_empty(), "addresses without connections are forgotten");
     }
 }

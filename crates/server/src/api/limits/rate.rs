@@ -1,9 +1,9 @@
-//! How many requests each caller may make: callers with a key or a token, sources, and addresses that fail.
+//! Rate limits per caller: keys, tokens, sources, and addresses that fail to authenticate.
 //!
-//! Who has used nothing of its quota is forgotten, which loses nothing. If that does not make room, somebody
-//! new is refused: so many callers at once are no callers.
+//! Callers with an unused quota are forgotten, which loses nothing. If that makes no room, new callers are
+//! refused.
 //!
-//! Invariant: no more than [`CALLERS_MAX`] are remembered, whoever comes.
+//! Invariant: at most [`CALLERS_MAX`] callers are remembered.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
@@ -17,21 +17,17 @@ use redrive_core::time::Timestamp;
 use crate::api::code::ApiCode;
 use crate::api::error::ApiError;
 
-/// Callers that are remembered at once.
 const CALLERS_MAX: usize = 65_536;
 
-/// How long it is not tried again to forget somebody, so that a crowd does not cost a look at all of them for
-/// each of its requests.
+/// Minimum interval between two sweeps, so that a flood of new callers does not cost a full scan per request.
 const FORGET_EVERY: Duration = Duration::from_millis(100);
 
-/// The one policy that there is, as headers call it.
 const POLICY: &str = "\"default\"";
 
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
-/// Counts the requests of callers by name.
 #[derive(Debug)]
 pub(crate) struct Limiter {
     meters: Mutex<Meters>,
@@ -55,8 +51,7 @@ impl Limiter {
         Self { meters: Mutex::default(), callers_max }
     }
 
-    /// One more request of that caller. Names of different kinds must not be alike: say `key rk_…`,
-    /// `source github`.
+    /// Counts a request. Names are prefixed by kind, such as `key rk_…` or `source github`.
     pub(crate) fn check(&self, name: &str, rate: Rate, now: Timestamp) -> Result<Allowed, TooMany> {
         let quota = Quota::of(rate);
         let mut meters = self.lock();
@@ -73,12 +68,12 @@ impl Limiter {
     }
 
     fn lock(&self) -> MutexGuard<'_, Meters> {
-        self.meters.lock().expect("nobody panics while counting")
+        self.meters.lock().expect("never poisoned")
     }
 }
 
 impl Meters {
-    /// Forgets those who have used nothing; whether there is room then.
+    /// Forgets callers with an unused quota; returns whether there is room.
     fn forget(&mut self, now: Timestamp) -> bool {
         if self.forgot_at.is_some_and(|at| now.since(at) < FORGET_EVERY) {
             return false;
@@ -90,17 +85,16 @@ impl Meters {
     }
 }
 
-/// Tells a caller what is left of its quota, as draft-ietf-httpapi-ratelimit-headers has it.
+/// Sets the headers of draft-ietf-httpapi-ratelimit-headers.
 pub(crate) fn set_rate_headers(allowed: &Allowed, headers: &mut HeaderMap) {
     headers.insert(RATE_LIMIT_POLICY, policy(allowed.quota));
     headers.insert(RATE_LIMIT, left(allowed.remaining, allowed.whole_after));
 }
 
-/// The answer to one who has used it up.
 pub(crate) fn refusal(too_many: &TooMany) -> ApiError {
     let TooMany { quota, retry_after } = *too_many;
     let Quota { requests, window_seconds, .. } = quota;
-    let message = format!("there were more than {requests} requests in {window_seconds} s: wait a little");
+    let message = format!("rate limit exceeded: {requests} requests per {window_seconds} s");
     ApiError::new(ApiCode::RateLimitExceeded, message)
         .retry_after(u32::try_from(whole_seconds(retry_after)).unwrap_or(u32::MAX))
         .with_header(RATE_LIMIT_POLICY, policy(quota))
@@ -117,7 +111,7 @@ fn left(remaining: u32, after: Duration) -> HeaderValue {
     HeaderValue::try_from(text).expect("plain characters")
 }
 
-/// Rounded up: whoever waits for so long has waited long enough.
+/// Rounded up, so that waiting that long is enough.
 fn whole_seconds(span: Duration) -> u64 {
     span.as_secs() + u64::from(span.subsec_nanos() > 0)
 }
@@ -150,8 +144,8 @@ mod tests {
         for name in ["a", "b", "c"] {
             limiter.check(name, rate(1.0), at(0)).expect("there is room");
         }
-        assert!(limiter.check("d", rate(1.0), at(10)).is_err(), "nobody is at rest");
-        assert!(limiter.check("d", rate(1.0), at(20)).is_err(), "and nobody is looked for so soon");
+        assert!(limiter.check("d", rate(1.0), at(10)).is_err(), "no caller is idle");
+        assert!(limiter.check("d", rate(1.0), at(20)).is_err(), "no sweep so soon");
         assert!(limiter.check("a", rate(1.0), at(1_000)).is_ok(), "who is known is still counted");
         assert!(limiter.check("d", rate(1.0), at(1_000)).is_ok());
         assert!(limiter.lock().by_name.len() <= 3);

@@ -1,4 +1,4 @@
-//! The keys of queries, described once with the keys of bodies.
+//! Query parameters, described by the same types as bodies.
 
 use std::marker::PhantomData;
 
@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use utoipa::openapi::path::{Parameter, ParameterIn};
 use utoipa::{IntoParams, PartialSchema};
 
-/// The keys of an object as those of a query.
 pub(crate) struct QueryKeys<T>(PhantomData<T>);
 
 impl<T: PartialSchema> IntoParams for QueryKeys<T> {
@@ -20,7 +19,6 @@ impl<T: PartialSchema> IntoParams for QueryKeys<T> {
     }
 }
 
-/// Whether a key must be there.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum KeyPresence {
     Must,
@@ -38,7 +36,7 @@ fn parameter(name: &str, schema: &Value, need: KeyPresence) -> Parameter {
     serde_json::from_value(parameter).expect("it is written as OpenAPI writes it")
 }
 
-/// A key of a query is there or not, and never null.
+/// A query parameter is never null.
 fn not_null(schema: &Value) -> Value {
     if let Some(several) = schema.get("oneOf").and_then(Value::as_array) {
         let other = several.iter().find(|one| one["type"] != "null");

@@ -1,5 +1,5 @@
-//! What a backtest came to: in one sentence, then what would have ended otherwise, calls and times before and
-//! after, and what the record cannot tell.
+//! Backtest report: one sentence, then changed outcomes, calls and times before and after, and what is
+//! unknown.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -13,13 +13,11 @@ use crate::terminal::moment::rough;
 use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{hanging, next_steps, plain, style};
 
-/// Lines of text are no longer than this, however wide the terminal is.
+/// Text lines are no longer than this, however wide the terminal is.
 const WIDTH_MAX: usize = 100;
 
-/// Rows of what changes that have a line of their own.
 const ROWS_SHOWN_MAX: usize = 12;
 
-/// The whole page.
 pub(crate) fn page(report: &BacktestReport, data: &str, rules: &str, columns: usize) -> String {
     let width = columns.min(WIDTH_MAX);
     let mut out = heading(report, data, rules);
@@ -27,8 +25,8 @@ pub(crate) fn page(report: &BacktestReport, data: &str, rules: &str, columns: us
     out.push_str(&style::dim(hanging("", &trust(report), Some(width))));
     out.push('\n');
     out.push_str(&ends(report));
-    changes(&mut out, "Would have ended otherwise", &report.changes, report.changes_left_off);
-    changes(&mut out, "Nobody knows how these would have ended", &report.unknown, 0);
+    changes(&mut out, "Different outcome", &report.changes, report.changes_left_off);
+    changes(&mut out, "Unknown outcome", &report.unknown, 0);
     out.push_str(&newly_routed(report));
     out.push_str(&calls(report));
     out.push_str(&times(report));
@@ -38,32 +36,34 @@ pub(crate) fn page(report: &BacktestReport, data: &str, rules: &str, columns: us
 }
 
 fn heading(report: &BacktestReport, data: &str, rules: &str) -> String {
-    let what = format!("{} by the rules of {}", plain(data), plain(rules));
+    let what = format!("{} with the rules of {}", plain(data), plain(rules));
     let span = report.accepted.map(|(first, _)| report.until.since(first));
     let span = span.map(|span| format!(" of the last {}", rough(span))).unwrap_or_default();
     let looked = format!("{}{span}", counted(report.deliveries, "delivery"));
     format!("{}\n{}\n\n", style::bold(what), style::dim(looked))
 }
 
-/// What it comes to.
 fn sentence(report: &BacktestReport) -> String {
     let all = counted(report.deliveries, "delivery");
     let known = match report.changed {
         0 if report.certainty.unknown == report.deliveries => {
-            return format!("Of none of {all} does the record tell how it would have ended.");
+            return format!("The outcome of all {all} is unknown.");
         }
-        0 => format!("None of {all} would have ended otherwise"),
+        0 => format!("None of {all} would have ended differently"),
         changed => {
-            format!("{} of {all} would have ended otherwise: {}", show_count(changed), kinds(&report.changes))
+            format!(
+                "{} of {all} would have ended differently: {}",
+                show_count(changed),
+                kinds(&report.changes)
+            )
         }
     };
     match report.certainty.unknown {
         0 => format!("{known}."),
-        unknown => format!("{known}; of {} the record does not tell.", show_count(unknown)),
+        unknown => format!("{known}; {} unknown.", show_count(unknown)),
     }
 }
 
-/// The changes by kind, the most frequent first.
 fn kinds(changes: &[OutcomeChange]) -> String {
     let mut kinds: Vec<((EndName, EndName), u64)> = Vec::new();
     for change in changes {
@@ -74,10 +74,10 @@ fn kinds(changes: &[OutcomeChange]) -> String {
         }
     }
     kinds.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let told = kinds.iter().map(|((from, to), count)| {
+    let words = kinds.iter().map(|((from, to), count)| {
         format!("{} {} instead of {}", show_count(*count), word(*to), word(*from))
     });
-    told.collect::<Vec<_>>().join(", ")
+    words.collect::<Vec<_>>().join(", ")
 }
 
 const fn word(end: EndName) -> &'static str {
@@ -93,13 +93,13 @@ const fn word(end: EndName) -> &'static str {
 fn trust(report: &BacktestReport) -> String {
     let certainty = report.certainty;
     let parts = [
-        (certainty.certain, "certain of", ""),
-        (certainty.likely, "likely of", ", by what was answered at about that time"),
-        (certainty.unknown, "unknown of", ""),
+        (certainty.certain, "certain", ""),
+        (certainty.likely, "likely", " (from other answers at about that time)"),
+        (certainty.unknown, "unknown", ""),
     ];
-    let told = parts.iter().filter(|(count, ..)| *count > 0);
-    let told = told.map(|(count, before, after)| format!("{before} {}{after}", show_count(*count)));
-    format!("This is {}.", told.collect::<Vec<_>>().join("; "))
+    let words = parts.iter().filter(|(count, ..)| *count > 0);
+    let words = words.map(|(count, before, after)| format!("{} {before}{after}", show_count(*count)));
+    format!("Certainty: {}.", words.collect::<Vec<_>>().join("; "))
 }
 
 fn ends(report: &BacktestReport) -> String {
@@ -161,7 +161,6 @@ const fn certainty_word(certainty: Certainty) -> &'static str {
     }
 }
 
-/// The figure, marked unless it is certain.
 fn certain_or_not(figure: String, certainty: Certainty) -> String {
     match certainty {
         Certainty::Certain => figure,
@@ -190,7 +189,7 @@ fn newly_routed(report: &BacktestReport) -> String {
     if report.newly_routed.is_empty() {
         return String::new();
     }
-    let mut out = format!("{}\n", style::bold("Would have been sent, and was not"));
+    let mut out = format!("{}\n", style::bold("Newly routed"));
     let mut table = Table::new(&[CellAlign::Right, CellAlign::Whole, CellAlign::Whole]);
     for route in report.newly_routed.iter().take(ROWS_SHOWN_MAX) {
         table.push(vec![
@@ -217,7 +216,7 @@ fn calls(report: &BacktestReport) -> String {
     for load in &report.dependencies {
         let mut notes = Vec::new();
         if load.guessed > 0 {
-            notes.push(format!("{} with an unknown answer", show_count(load.guessed)));
+            notes.push(format!("{} with unknown answers", show_count(load.guessed)));
         }
         let doubted = load.certainty.likely + load.certainty.unknown;
         if doubted > 0 {
@@ -236,7 +235,7 @@ fn calls(report: &BacktestReport) -> String {
     let futile = report.futile_retries;
     let mut out = lines(table);
     if futile.before + futile.after > 0 {
-        let _ = writeln!(out, "{} {}", style::dim("retries of what died all the same:"), pair(futile));
+        let _ = writeln!(out, "{} {}", style::dim("retries of dead letters:"), pair(futile));
     }
     out.push('\n');
     out
@@ -246,7 +245,6 @@ fn pair(pair: Pair) -> String {
     format!("{} → {}", show_count(pair.before), show_count(pair.after))
 }
 
-/// By how much it grows or shrinks.
 fn difference(pair: Pair) -> String {
     if pair.before == pair.after {
         return "same".to_owned();
@@ -261,7 +259,7 @@ fn difference(pair: Pair) -> String {
 
 fn times(report: &BacktestReport) -> String {
     let mut table = Table::new(&[CellAlign::Whole, CellAlign::Right, CellAlign::Right, CellAlign::Right]);
-    table.head(&["time until", "p50", "p99", "all together"]);
+    table.head(&["time until", "p50", "p99", "total"]);
     for (name, times) in [("delivered", &report.until_delivered), ("given up", &report.until_dead)] {
         if times.deliveries > 0 {
             table.push(time_row(name, times));
@@ -270,7 +268,7 @@ fn times(report: &BacktestReport) -> String {
     if report.until_delivered.deliveries + report.until_dead.deliveries == 0 {
         return String::new();
     }
-    let which = "of deliveries that end so either way, and of which it is known";
+    let which = "of deliveries with the same known outcome in both";
     lines(table) + &format!("{}\n\n", style::dim(which))
 }
 
@@ -295,7 +293,7 @@ fn hidden_rows(report: &BacktestReport, width: usize) -> String {
     if report.untold.is_empty() {
         return String::new();
     }
-    let mut out = format!("{}\n", style::bold("What the record cannot tell"));
+    let mut out = format!("{}\n", style::bold("Unknown"));
     for hidden_rows in &report.untold {
         let text = format!("{} {}", show_count(hidden_rows.count), hidden_rows.text);
         out.push_str(&hanging("  • ", &text, Some(width)));
@@ -306,7 +304,9 @@ fn hidden_rows(report: &BacktestReport, width: usize) -> String {
 fn steps(report: &BacktestReport) -> String {
     let example = report.changes.iter().chain(&report.unknown).find_map(|change| change.examples.first());
     match example {
-        Some(id) => next_steps(&[(format!("redrive why {}", short_id(id)), "what happened to it then")]),
+        Some(id) => {
+            next_steps(&[(format!("redrive why {}", short_id(id)), "why the delivery ended as it did")])
+        }
         None => String::new(),
     }
 }

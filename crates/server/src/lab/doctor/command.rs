@@ -24,10 +24,10 @@ use crate::services::name_check;
 use crate::storage::record::RecordFolder;
 use crate::terminal::{self, print, print_json, style};
 
-/// Says what ails a server, with the evidence and the change to the rule book.
+/// Finds problems of a server, with the evidence and the rule-book change that fixes each.
 ///
-/// It looks at the latest 5,000 deliveries with all their attempts, at queues, breakers and dead letters, and
-/// at what the server has counted. What it has seen too little of, it does not judge.
+/// Reads the latest 5,000 deliveries with all attempts, queues, breakers, dead letters and the server's
+/// counters. Services with too little data are not judged.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -37,32 +37,31 @@ Examples:
   redrive doctor --deny high --format json
   redrive doctor --explain timeout-too-short
 
-Exit code: 0 looked, 1 something does as much harm as --deny says, or refused, 2 wrong use, 3 no server.")]
+Exit code: 0 examined, 1 a finding as harmful as --deny, or refused, 2 wrong use, 3 no server.")]
 pub(crate) struct DoctorArgs {
     /// Only this service and its channels
     #[arg(long)]
     pub(crate) service: Option<String>,
-    /// With --data: the rule book to hold against what happened; else the one of the latest attempt
+    /// With --data: the rule book to compare with [default: the one of the latest attempt]
     #[arg(long, value_name = "FILE", requires = "data")]
     pub(crate) rules: Option<PathBuf>,
-    /// Ends with 1 if anything does this much harm, or more
+    /// Exits with 1 if a finding does this much harm or more
     #[arg(long, value_name = "HARM", value_parser = one_of(&HARMS))]
     pub(crate) deny: Option<Harm>,
-    /// Says what a diagnosis means and what to do about it, or lists them: `all`
+    /// Explains a diagnosis; `all` lists every one
     #[arg(long, value_name = "CODE")]
     pub(crate) explain: Option<String>,
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
     #[command(flatten)]
     pub(crate) from: RecordArgs,
 }
 
-/// How much harm is too much.
 const HARMS: [(&str, &str, Harm); 4] = [
-    ("critical", "Deliveries stand still, or most of them fail", Harm::Critical),
-    ("high", "Deliveries fail that need not", Harm::High),
-    ("medium", "Things are slower or dearer than they need be", Harm::Medium),
+    ("critical", "Deliveries are stuck, or most of them fail", Harm::Critical),
+    ("high", "Deliveries fail needlessly", Harm::High),
+    ("medium", "Slower or more costly than necessary", Harm::Medium),
     ("low", "Anything", Harm::Low),
 ];
 
@@ -102,7 +101,6 @@ async fn asked(args: &DoctorArgs) -> anyhow::Result<(DoctorReport, Timestamp, St
     Ok((found, now, client.address().to_string()))
 }
 
-/// Examines a folder, whether or not a server runs on it.
 fn examined(folder: &Path, args: &DoctorArgs) -> anyhow::Result<(DoctorReport, Timestamp)> {
     let RecordFolder { reader, now, .. } = RecordFolder::open(folder)?;
     let deliveries = deliveries(&*reader, args.service.clone()).map_err(CommandRefusal::of)?;
@@ -116,7 +114,6 @@ fn examined(folder: &Path, args: &DoctorArgs) -> anyhow::Result<(DoctorReport, T
     Ok((doctor::examine(&evidence), now))
 }
 
-/// The latest deliveries; on a terminal it is seen how far they are read.
 fn deliveries(reader: &dyn StoreReader, service: Option<String>) -> Result<DeliveryEvidence, StoreError> {
     let is_watched = std::io::stderr().is_terminal();
     let mut deliveries = DeliveryEvidence::of(service);
@@ -134,7 +131,7 @@ fn deliveries(reader: &dyn StoreReader, service: Option<String>) -> Result<Deliv
     Ok(deliveries)
 }
 
-/// The book of a file, or the one that the latest attempt was judged by.
+/// The book of a file, or the one that judged the latest attempt.
 fn book(rules: Option<&Path>, rest: &mut StoreEvidence) -> anyhow::Result<RuleBook> {
     if let Some(path) = rules {
         let (book, text) = read_book(path)?;
@@ -145,7 +142,7 @@ fn book(rules: Option<&Path>, rest: &mut StoreEvidence) -> anyhow::Result<RuleBo
         .text
         .as_deref()
         .and_then(|text| redrive_core::book::read_for(text, connectors::table(), machine()).book);
-    let why = "the folder does not say which rule book holds: name it with --rules";
+    let why = "no rule book recorded in the folder: pass --rules FILE";
     book.ok_or_else(|| CommandRefusal(why.to_owned()).into())
 }
 
@@ -156,7 +153,7 @@ fn explain(code: &str) -> anyhow::Result<ExitCode> {
     }
     let Some(diagnosis) = doctor::find(code) else {
         let advice = suggest(code, doctor::all().map(|diagnosis| diagnosis.code).collect::<Vec<_>>());
-        let advice = if advice.ends_with('?') { advice } else { "--explain all lists them".to_owned() };
+        let advice = if advice.ends_with('?') { advice } else { "list all with --explain all".to_owned() };
         return Err(CommandRefusal(format!("there is no diagnosis `{code}`: {advice}")).into());
     };
     print(&text::explained(diagnosis))?;

@@ -1,6 +1,6 @@
-//! From what a store knows to what the doctor looks at.
+//! Collects from a store what the doctor examines.
 //!
-//! Invariant: every read is bounded, so that neither the log of the store nor another question waits for long.
+//! Invariant: every read is bounded, so that neither the write-ahead log nor other queries wait for long.
 
 use std::collections::BTreeMap;
 
@@ -17,38 +17,33 @@ use redrive_node::store::{
     DeliveryFilter, DeliveryPage, DeliveryState, DeliveryView, Oldest, StoreCounts, StoreError, StoreReader,
 };
 
-/// Deliveries that are read at once.
 const PAGE: usize = 500;
 
-/// Events that nobody wanted whose types are looked at.
 const UNROUTED_MAX: usize = 200;
 
-/// Held sessions that are looked at, those held for longest.
 const HELD_MAX: usize = 100;
 
-/// Deliveries that are looked at for those of a service: one that had none lately is not looked for for ever.
+/// Deliveries searched for those of one service, so that an idle service does not cost a full scan.
 const LOOKED_AT_MAX: u64 = 200_000;
 
-/// Deliveries as they are gathered, the latest first.
 #[derive(Debug, Default)]
 pub(crate) struct DeliveryEvidence {
     service: Option<String>,
     seen: Vec<ExaminedDelivery>,
     before: Option<Seq>,
-    /// The hash of the book that the latest attempt was judged by.
+    /// Hash of the book that judged the latest attempt.
     latest_book: Option<u64>,
     at_the_end: bool,
-    /// How many were looked at, those of others too.
+    /// Deliveries read, including those of other services.
     looked_at: u64,
 }
 
 impl DeliveryEvidence {
-    /// Those of a service, or all.
     pub(crate) fn of(service: Option<String>) -> Self {
         Self { service, ..Self::default() }
     }
 
-    /// The next question; none when there is nothing more to ask.
+    /// The next query; `None` when there is nothing more to read.
     pub(crate) fn wanted(&self) -> Option<DeliveryFilter> {
         let missing = DELIVERIES_MAX - self.seen.len().min(DELIVERIES_MAX);
         let is_done = self.at_the_end || missing == 0;
@@ -60,7 +55,6 @@ impl DeliveryEvidence {
         })
     }
 
-    /// The answer to it.
     pub(crate) fn add(&mut self, listed: DeliveryPage) {
         let DeliveryPage { deliveries: views, next, looked_at } = listed;
         self.looked_at += looked_at;
@@ -71,12 +65,10 @@ impl DeliveryEvidence {
         self.seen.extend(views.into_iter().map(seen));
     }
 
-    /// How many there are so far.
     pub(crate) const fn count(&self) -> usize {
         self.seen.len()
     }
 
-    /// The hash of the book that the latest attempt was judged by.
     pub(crate) const fn latest_book(&self) -> Option<u64> {
         self.latest_book
     }
@@ -99,7 +91,6 @@ fn seen(view: DeliveryView) -> ExaminedDelivery {
     }
 }
 
-/// What the store knows beside deliveries.
 #[derive(Debug)]
 pub(crate) struct StoreEvidence {
     counts: StoreCounts,
@@ -107,11 +98,9 @@ pub(crate) struct StoreEvidence {
     letters: Vec<LetterKind>,
     held: Vec<HeldLetter>,
     unrouted: Vec<Unrouted>,
-    /// The text of the book of that hash.
     pub(crate) text: Option<String>,
 }
 
-/// Asks for it.
 pub(crate) fn rest(reader: &dyn StoreReader, book: Option<u64>) -> Result<StoreEvidence, StoreError> {
     let letters = reader.kinds(&LetterFilter::default())?;
     let held = reader.held_sessions(HELD_MAX)?;
@@ -158,7 +147,6 @@ fn letter_kind(view: KindView) -> LetterKind {
     }
 }
 
-/// All of it together; a server that runs knows more than its store, and says it in a snapshot.
 pub(crate) fn evidence(
     book: std::sync::Arc<RuleBook>,
     deliveries: DeliveryEvidence,
@@ -203,7 +191,6 @@ pub(crate) fn evidence(
     }
 }
 
-/// Whether a name is the service's, or of one of its channels.
 fn is_of(service: &str, name: &str) -> bool {
     name == service || name.strip_prefix(service).is_some_and(|rest| rest.starts_with('/'))
 }
@@ -226,7 +213,7 @@ fn dependencies(book: &RuleBook, turns: &BreakerHistory, living: Option<&Snapsho
                 from: turn.from,
                 to: turn.to,
             };
-            // What people did by hand says nothing about the settings.
+            // Manual trips and resets say nothing about the settings.
             let own = turns.of(name.as_str()).filter(|turn| turn.hand.is_none()).map(turn);
             let mut turns: Vec<BreakerTurn> = own.collect();
             turns.reverse();

@@ -1,7 +1,7 @@
-//! `GET /v1/doctor`: what ails the server, and which change to the rule book would help.
+//! `GET /v1/doctor`: problems of the server and the rule-book changes that would help.
 //!
-//! Invariants: there is one examination at a time, however many ask, and what it found serves all who ask the
-//! same soon after; an examination that panics is an error of ours, which whoever asked is told.
+//! Invariants: one examination runs at a time and its report serves all who ask the same soon after; an
+//! examination that panics is an internal error, not a closed connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,13 +20,11 @@ use crate::api::request::Query;
 use crate::api::{App, run_to_end};
 use crate::lab::doctor::evidence::{self, DeliveryEvidence};
 
-/// How long a report serves those who ask the same.
 const KEPT_FOR: Duration = Duration::from_secs(5);
 
-/// Reports that are kept: one for each service that was asked for lately.
 const KEPT_MAX: usize = 16;
 
-/// Whom the doctor looks at.
+/// What to examine.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct DoctorKeys {
     /// Only this service and its channels.
@@ -34,14 +32,14 @@ pub(crate) struct DoctorKeys {
     service: Option<String>,
 }
 
-/// What ails, the worst first, with what shows it and the change to make.
+/// Findings, the worst first, each with evidence and the change to make.
 ///
-/// The latest 5,000 deliveries are looked at with all their attempts, beside what the server has counted. A
-/// report serves all who ask within five seconds, unless another rule book holds by then.
+/// Reads the latest 5,000 deliveries with all attempts, and the server's counters. A report is reused for
+/// five seconds, unless the rule book changes.
 #[utoipa::path(
     get, path = "/v1/doctor", operation_id = "doctor", tag = "operating",
     params(QueryKeys<DoctorKeys>),
-    responses((status = 200, description = "no findings say that nothing ails, as far as what was looked at can tell", body = DoctorReport))
+    responses((status = 200, description = "the findings; empty if no problems were found", body = DoctorReport))
 )]
 pub(crate) async fn doctor(
     app: App,
@@ -49,7 +47,7 @@ pub(crate) async fn doctor(
     Query(DoctorKeys { service }): Query<DoctorKeys>,
 ) -> ApiResult {
     let addresses = VisibleAddresses::for_caller(&caller, &app.node.book());
-    // Whoever does not wait for it leaves a report to the next who asks.
+    // If the caller disconnects, the report still serves the next one.
     let report = run_to_end(async move {
         let question = ReportKey { service: service.clone(), book: app.node.book().hash() };
         app.reports.of(question, examined(&app, service)).await
@@ -74,15 +72,14 @@ async fn examined(app: &App, service: Option<String>) -> Result<DoctorReport, Ap
     .await
 }
 
-/// Does something that takes a while, beside all that waits; a panic is an error, and no end of the connection.
+/// Runs blocking work beside the runtime; a panic is an error.
 async fn caught<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ApiError> {
     tokio::task::spawn_blocking(work).await.map_err(|error| {
-        tracing::error!(%error, "an examination broke off");
+        tracing::error!(%error, "doctor failed");
         ApiError::internal()
     })
 }
 
-/// What was found lately.
 #[derive(Default)]
 pub(crate) struct DoctorReports(Mutex<Vec<CachedReport>>);
 
@@ -92,16 +89,14 @@ struct CachedReport {
     report: Arc<DoctorReport>,
 }
 
-/// What a report is the answer to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ReportKey {
     service: Option<String>,
-    /// The hash of the rule book that holds: a finding must be gone when its change is made.
+    /// Hash of the active book: a finding must be gone once its change is made.
     book: u64,
 }
 
 impl DoctorReports {
-    /// What was found lately, or what is found now.
     async fn of(
         &self,
         question: ReportKey,

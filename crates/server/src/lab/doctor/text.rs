@@ -1,5 +1,5 @@
-//! What the doctor found: each finding with its harm, what shows it, what to do, and the lines to put into the
-//! rule book; and an honest word where nothing was found, or too little was seen.
+//! Doctor report: each finding with its harm, evidence, advice and rule-book change; says plainly if there is
+//! none or too little data.
 
 use std::fmt::Write as _;
 
@@ -10,16 +10,13 @@ use redrive_lab::doctor::{ATTEMPTS_MIN, Diagnosis, DoctorFinding, DoctorReport, 
 use crate::terminal::moment::rough;
 use crate::terminal::{plain, style, wrap};
 
-/// Rows with too little to judge that have a line of their own.
 const TOO_LITTLE_SHOWN_MAX: usize = 5;
 
-/// Lines of text are no longer than this, however wide the terminal is.
+/// Text lines are no longer than this, however wide the terminal is.
 const WIDTH_MAX: usize = 100;
 
-/// What stands before each line of a finding.
 const INDENT: &str = "  ";
 
-/// The whole page.
 pub(crate) fn page(report: &DoctorReport, whence: &str, now: Timestamp, columns: usize) -> String {
     let width = columns.min(WIDTH_MAX);
     let mut out = format!("{}\n", style::bold(format!("redrive doctor at {}", plain(whence))));
@@ -34,7 +31,6 @@ pub(crate) fn page(report: &DoctorReport, whence: &str, now: Timestamp, columns:
     out
 }
 
-/// All changes in one, where there are several.
 fn together(report: &DoctorReport) -> String {
     let several = report.findings.iter().filter(|finding| finding.change.is_some()).count() > 1;
     let Some(change) = report.change.as_ref().filter(|_| several) else { return String::new() };
@@ -44,7 +40,6 @@ fn together(report: &DoctorReport) -> String {
     out
 }
 
-/// The lines of a change.
 fn added(change: &str) -> String {
     let line = |line| format!("{INDENT}  {}\n", style::good(format!("+ {}", plain(line))));
     change.lines().map(line).collect()
@@ -52,9 +47,9 @@ fn added(change: &str) -> String {
 
 fn looked_at(looked_at: &ExaminedScope, now: Timestamp) -> String {
     let ExaminedScope { deliveries, attempts, since } = looked_at;
-    let Some(since) = since else { return "there are no deliveries to look at".to_owned() };
+    let Some(since) = since else { return "no deliveries".to_owned() };
     let (deliveries, attempts) = (counted(*deliveries, "delivery"), counted(*attempts, "attempt"));
-    format!("looked at {deliveries} of the last {} with {attempts}", rough(now.since(*since)))
+    format!("examined {deliveries} of the last {} with {attempts}", rough(now.since(*since)))
 }
 
 fn badge(harm: Harm) -> String {
@@ -80,8 +75,8 @@ fn shown(finding: &DoctorFinding, width: usize) -> String {
     }
     if let Some(change) = &finding.change {
         let place = match finding.line {
-            Some(line) => format!("into the rule book, which says otherwise on line {line}:"),
-            None => "into the rule book:".to_owned(),
+            Some(line) => format!("rule-book change, instead of line {line}:"),
+            None => "rule-book change:".to_owned(),
         };
         let _ = writeln!(out, "{INDENT}  {}", style::dim(place));
         out.push_str(&added(change));
@@ -91,7 +86,6 @@ fn shown(finding: &DoctorFinding, width: usize) -> String {
     out
 }
 
-/// A text behind a mark, its further lines below its first.
 fn paragraph(mark: &str, text: &str, width: usize) -> String {
     let indent = mark.chars().count();
     let lines = wrap(text, width.saturating_sub(indent));
@@ -109,33 +103,32 @@ fn summary(report: &DoctorReport) -> String {
     let parts = Harm::ALL.into_iter().map(|harm| (harm, of_harm(harm))).filter(|(_, count)| *count > 0);
     let parts: Vec<String> = parts.map(|(harm, count)| format!("{count} {harm}")).collect();
     if parts.is_empty() && report.looked_at.attempts == 0 {
-        let _ =
-            writeln!(out, "{} nothing has been tried yet, so there is nothing to judge", style::info("?"));
+        let _ = writeln!(out, "{} no attempts yet", style::info("?"));
     } else if parts.is_empty() {
-        let _ = writeln!(out, "{} nothing ails, as far as what was looked at can tell", style::good("✓"));
+        let deliveries = counted(report.looked_at.deliveries, "delivery");
+        let _ = writeln!(out, "{} no problems found in the last {deliveries}", style::good("✓"));
     } else {
         let findings = counted(report.findings.len() as u64, "finding");
         let _ = writeln!(out, "{} {findings}: {}", style::error("✗"), parts.join(", "));
-        let more = format!("`redrive doctor --explain {}` tells more", plain(&report.findings[0].code));
+        let more = format!("details: `redrive doctor --explain {}`", plain(&report.findings[0].code));
         let _ = writeln!(out, "{}", style::dim(more));
     }
     for few in report.too_little.iter().take(TOO_LITTLE_SHOWN_MAX) {
         let attempts = counted(few.attempts, "attempt");
         let line = format!(
-            "too little to judge `{}` by its attempts for `{}`: {attempts}, and {ATTEMPTS_MIN} are needed",
+            "too few attempts to judge `{}` for `{}`: {attempts} of at least {ATTEMPTS_MIN}",
             plain(&few.service),
             plain(&few.events)
         );
         let _ = writeln!(out, "{} {}", style::info("?"), style::dim(line));
     }
     if let Some(more) = report.too_little.len().checked_sub(TOO_LITTLE_SHOWN_MAX).filter(|more| *more > 0) {
-        let line = format!("and {} like that", counted(more as u64, "more row"));
+        let line = format!("and {}", counted(more as u64, "more row"));
         let _ = writeln!(out, "{}", style::dim(line));
     }
     out
 }
 
-/// Every diagnosis in a line.
 pub(crate) fn list() -> String {
     let width = all().map(|diagnosis| diagnosis.code.len()).max().unwrap_or(0);
     let line = |diagnosis: &Diagnosis| {
@@ -144,7 +137,6 @@ pub(crate) fn list() -> String {
     all().map(line).collect()
 }
 
-/// What a diagnosis means.
 pub(crate) fn explained(diagnosis: &Diagnosis) -> String {
     let Diagnosis { code, harm, summary, explanation, needs, .. } = diagnosis;
     format!(
@@ -152,6 +144,6 @@ pub(crate) fn explained(diagnosis: &Diagnosis) -> String {
         badge(*harm),
         style::bold(code),
         wrap(explanation, 80),
-        style::dim(format!("It needs {needs}."))
+        style::dim(format!("Needs {needs}."))
     )
 }

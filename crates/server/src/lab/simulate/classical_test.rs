@@ -1,6 +1,6 @@
-//! Classical results about retries, played by the simulator: they hold over many seeds, and `docs/what-retries-do.md`
-//! shows them with their numbers and their pictures. What the pictures show is made here, as `docs/images/charts.json`;
-//! `e2e/pictures.test.js` draws them with the page's own charts.
+//! Classical results about retries, run by the simulator over many seeds; `docs/what-retries-do.md` shows
+//! them. The data of its pictures is written to `docs/images/charts.json`, and `e2e/pictures.test.js` draws
+//! them with the page's own charts.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -22,7 +22,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Plays a scenario of `examples/scenarios/classical` by one of the books beside it.
+/// Runs a scenario of `examples/scenarios/classical` with one of the books beside it.
 fn played(scenario: &str, book: &str, seed: u64) -> SimulationReport {
     let text = read(&format!("examples/scenarios/classical/{scenario}.yaml"));
     let reading = scenario::read(&text);
@@ -31,22 +31,21 @@ fn played(scenario: &str, book: &str, seed: u64) -> SimulationReport {
     let reading = book::read(&text, built_in());
     let book = Arc::new(reading.book.unwrap_or_else(|| panic!("{text}\n{:?}", reading.problems)));
     assert!(!scenario.misfits(&book).has_errors(), "{:?}", scenario.misfits(&book));
-    run(&SimulationPlan { scenario: &scenario, book, seed }, &mut |_| Go::On).expect("nobody stops it")
+    run(&SimulationPlan { scenario: &scenario, book, seed }, &mut |_| Go::On).expect("never cancelled")
 }
 
 fn of<'a>(report: &'a SimulationReport, name: &str) -> &'a DependencyReport {
-    report.dependencies.iter().find(|dependency| dependency.name == name).expect("it is told of")
+    report.dependencies.iter().find(|dependency| dependency.name == name).expect("it is in the report")
 }
 
-/// Seconds from the end of the only trouble until all was as before it.
+/// Seconds from the end of the only fault until recovery.
 fn drain(report: &SimulationReport, name: &str) -> Option<f64> {
     of(report, name).troubles[0].drain_ms.map(|millis| millis as f64 / 1_000.0)
 }
 
-/// A part of a series: when each step of it begins, in seconds, and its figure for a second.
+/// Start of each step in seconds, and its figure per second.
 type Part = Vec<(f64, f64)>;
 
-/// The part of a series from one second to another.
 fn between(report: &SimulationReport, steps: &[u64], from: u64, until: u64) -> Part {
     let step = report.step_ms as f64 / 1_000.0;
     let part = steps.iter().enumerate().map(|(place, count)| (place as f64 * step, *count as f64 / step));
@@ -68,13 +67,12 @@ fn middle(mut figures: Vec<f64>) -> f64 {
 
 // --- What is shown -----------------------------------------------------------------------------
 
-/// A line of figures for a second, each the mean over so many steps.
+/// A line of figures per second, each the mean over so many steps.
 fn line(name: &str, (tone, look): (&str, &str), part: &Part, over: usize) -> Value {
     let points: Part = part.chunks(over).map(|chunk| (chunk[0].0, mean(chunk))).collect();
     json!({ "name": name, "tone": tone, "look": look, "points": points })
 }
 
-/// When it was down, from one second to another.
 type Outage = (f64, f64);
 
 /// A chart as the page's `simulation/chart.js` takes it.
@@ -88,7 +86,7 @@ fn chart(title: &str, unit: &str, lines: &[Value], (from, to): Outage, limit: f6
     })
 }
 
-/// Writes a file of the docs instead of comparing it, if asked to.
+/// Compares a file of the docs, or writes it with `REDRIVE_UPDATE`.
 #[track_caller]
 fn assert_up_to_date(path: &str, made: &str) {
     let file = root().join(path);
@@ -102,7 +100,6 @@ fn assert_up_to_date(path: &str, made: &str) {
     );
 }
 
-/// The page with another table between the marks of that name.
 fn with_table(page: &str, name: &str, table: &str) -> String {
     let (open, close) = (format!("<!-- {name} -->\n"), format!("<!-- /{name} -->"));
     let (before, rest) = page.split_once(&open).unwrap_or_else(|| panic!("the page has a place for {name}"));
@@ -114,17 +111,15 @@ fn with_table(page: &str, name: &str, table: &str) -> String {
 
 const JITTERS: [&str; 3] = ["none", "equal", "full"];
 
-/// When the dependency is back.
 const BACK_AT: u64 = 14;
 
-/// The five hundred that arrive before would make all else look small.
+/// The five hundred earlier arrivals would dwarf the rest.
 const SHOWN_FROM: u64 = 8;
 
-/// What came of one kind of jitter.
 #[derive(Clone, Copy, Debug)]
 struct Spread {
     calls: f64,
-    /// The busiest second once it is back.
+    /// The busiest second after recovery.
     busiest: f64,
     drain: f64,
 }
@@ -141,7 +136,7 @@ fn spread(jitter: &str, seed: u64) -> Spread {
     }
 }
 
-/// Of each jitter, over ten seeds.
+/// Each jitter over ten seeds.
 fn spreads() -> [Vec<Spread>; 3] {
     JITTERS.map(|jitter| (1..=10).map(|seed| spread(jitter, seed)).collect())
 }
@@ -154,10 +149,10 @@ fn middle_of(spreads: &[Spread], figure: fn(&Spread) -> f64) -> f64 {
 fn jitter_turns_waves_into_a_stream() {
     let [none, equal, full] = spreads();
     for (seed, ((none, equal), full)) in none.iter().zip(&equal).zip(&full).enumerate() {
-        let told = format!("seed {}: {none:?} {equal:?} {full:?}", seed + 1);
-        assert!(none.drain > 4.0 * equal.drain.max(full.drain), "{told}");
-        assert!(none.busiest > 2.0 * equal.busiest.max(full.busiest), "{told}");
-        assert!(none.calls > 1.2 * equal.calls.max(full.calls), "{told}");
+        let found = format!("seed {}: {none:?} {equal:?} {full:?}", seed + 1);
+        assert!(none.drain > 4.0 * equal.drain.max(full.drain), "{found}");
+        assert!(none.busiest > 2.0 * equal.busiest.max(full.busiest), "{found}");
+        assert!(none.calls > 1.2 * equal.calls.max(full.calls), "{found}");
     }
     let drain = |spreads: &[Spread]| middle_of(spreads, |spread| spread.drain);
     assert!(drain(&equal) > 1.1 * drain(&full), "{} beside {}", drain(&equal), drain(&full));
@@ -194,10 +189,10 @@ const LAYERS: [&str; 3] = ["edge", "service", "database"];
 const GUARDS: [(&str, &str); 3] =
     [("bare", "nothing"), ("budget", "a retry budget"), ("breaker", "a breaker")];
 
-/// In which the database is down, and three attempts of each delivery fall due in every second.
+/// The database is down, and three attempts of each delivery are due every second.
 const DOWN: (u64, u64) = (35, 90);
 
-/// Calls in a second while it is down.
+/// Calls per second during the outage.
 fn in_outage(report: &SimulationReport, name: &str) -> f64 {
     mean(&between(report, &of(report, name).series.calls, DOWN.0, DOWN.1))
 }
@@ -252,7 +247,7 @@ fn picture_of_guards() -> Value {
 
 // --- A state that keeps itself -----------------------------------------------------------------
 
-/// With those after the first everything arrives.
+/// With all but the first, everything is delivered.
 const CURES: [(&str, &str); 4] = [
     ("bare", "nothing"),
     ("budget", "a retry budget"),
@@ -260,7 +255,7 @@ const CURES: [(&str, &str); 4] = [
     ("few", "a breaker and few calls at once"),
 ];
 
-/// A breaker that lets out at once what it has held back.
+/// A breaker that releases at once what it held back.
 const FLOOD: (&str, &str) = ("flood", "a breaker without a ramp");
 
 #[test]
@@ -313,7 +308,7 @@ fn pictures_of_storms() -> [Value; 2] {
     ]
 }
 
-/// Makes them instead of comparing them: `REDRIVE_UPDATE=1 cargo test -p redrive-server up_to_date`.
+/// Update with `REDRIVE_UPDATE=1 cargo test -p redrive-server up_to_date`.
 #[test]
 fn what_retries_do_is_up_to_date() {
     let [well, calls] = pictures_of_storms();

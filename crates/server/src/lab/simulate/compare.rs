@@ -1,4 +1,4 @@
-//! `redrive simulate --against`: two books, the same scenario and the same luck, side by side.
+//! `redrive simulate --against`: two books, the same scenario and the same seeds, side by side.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -38,7 +38,6 @@ pub(crate) fn run(args: &SimulateArgs, against: &Path) -> anyhow::Result<ExitCod
     Ok(Expectations::of(std::iter::once(comparison.is_as_expected())).code(args))
 }
 
-/// What two books came to, for programs.
 #[derive(Serialize)]
 struct ComparisonDocument<'a> {
     books: [&'a str; 2],
@@ -49,7 +48,6 @@ struct ComparisonDocument<'a> {
     over_time: &'a [DependencyCurves],
 }
 
-/// All pairs, and the two reports of the first seed.
 fn play(plans: &[SimulationPlan<'_>; 2], runs: u32) -> (BookComparison, [SimulationReport; 2]) {
     let played = many::each(runs.saturating_mul(2), |number| {
         let (seed, book) = (number / 2, (number % 2) as usize);
@@ -60,10 +58,9 @@ fn play(plans: &[SimulationPlan<'_>; 2], runs: u32) -> (BookComparison, [Simulat
     let pairs: Vec<[RunFigures; 2]> =
         measured.chunks_exact(2).map(|pair| [pair[0].clone(), pair[1].clone()]).collect();
     let first: Vec<SimulationReport> = reports.into_iter().flatten().collect();
-    (compare_runs(&pairs), first.try_into().expect("two books were played with the first seed"))
+    (compare_runs(&pairs), first.try_into().expect("both books ran with the first seed"))
 }
 
-/// What the books are called: by their files, and by their whole paths if those are called the same.
 fn names(a: &Path, b: &Path) -> [String; 2] {
     let short = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
     match (short(a), short(b)) {

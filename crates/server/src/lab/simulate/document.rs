@@ -1,7 +1,7 @@
 //! The page of `--html`: one file with the web page's own modules and styles, and the report as JSON.
 //!
-//! Invariants: the file asks for nothing, and runs no script but its own, which its policy names by its hash; the
-//! report is data, whatever names it holds; the same report gives the same bytes.
+//! Invariants: the file makes no requests and runs no script but its own, which its policy names by hash; the
+//! report is data, whatever names it has; the same report gives the same bytes.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,14 +12,14 @@ use serde::Serialize;
 use crate::api::page::{import_of, text_of};
 use crate::lab::simulate::SimulateArgs;
 
-/// What was played, as the page's `simulation/document.js` reads it.
+/// Input of the page's `simulation/document.js`.
 #[derive(Serialize)]
 pub(crate) struct SimulationDocument<'a, R> {
     kind: &'static str,
     rules: String,
     about: Option<&'a str>,
     duration_ms: u64,
-    /// As text: a browser's numbers do not hold every seed.
+    /// As text: JavaScript numbers do not hold every seed.
     seeds: String,
     /// As `--format json` prints it.
     pub(crate) report: &'a R,
@@ -47,7 +47,6 @@ impl<'a, R> SimulationDocument<'a, R> {
     }
 }
 
-/// The styles that the parts of a report need.
 const STYLES: [&str; 4] = ["css/base.css", "css/parts.css", "css/figures.css", "css/simulation.css"];
 
 const ENTRY: &str = "simulation/document.js";
@@ -64,14 +63,14 @@ pub(crate) fn document(played: &SimulationDocument<'_, impl Serialize>) -> serde
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{hash}'\">\n\
          <style>\n{}</style>\n</head>\n<body class=\"document\">\n<main></main>\n\
-         <footer><p class=\"dim small\">Played by redrive {} in virtual time, with the engine of the server.</p></footer>\n\
+         <footer><p class=\"dim small\">Simulated by redrive {} in virtual time, with the engine of the server.</p></footer>\n\
          <script type=\"application/json\" id=\"report\">{report}</script>\n<script>{script}</script>\n</body>\n</html>\n",
         STYLES.map(text_of).concat(),
         env!("CARGO_PKG_VERSION"),
     ))
 }
 
-/// Adds a module of the page below those that it imports: as a function that gives what it exports.
+/// Adds a module below those that it imports, as a function that returns its exports.
 fn add_module(name: &str, added: &mut Vec<String>, script: &mut String) {
     if added.iter().any(|known| known == name) {
         return;
@@ -98,7 +97,7 @@ fn add_module(name: &str, added: &mut Vec<String>, script: &mut String) {
         .push_str(&format!("const {} = (() => {{\n{body}return {{ {exported} }};\n}})();\n", variable(name)));
 }
 
-/// `simulation/run.js` → `$simulation_run`, which no module calls anything.
+/// `simulation/run.js` → `$simulation_run`, a name that no module uses.
 fn variable(name: &str) -> String {
     format!("${}", name.trim_end_matches(".js").replace('/', "_"))
 }

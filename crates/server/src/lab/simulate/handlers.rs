@@ -1,8 +1,8 @@
-//! Plays scenarios against the rule book that holds, for whoever may read it: `POST /v1/simulate`.
+//! `POST /v1/simulate`: runs scenarios against the active rule book.
 //!
-//! Invariants: a simulation takes no more than one thread, which what is delivered goes before, and there is one at
-//! a time; it ends when it takes too long, when whoever asked has gone, and when the server stops;
-//! and it begins only if what it may bring fits into memory. Nothing of it touches what the server delivers.
+//! Invariants: one simulation at a time, on one low-priority thread; it ends when it takes too long, when the
+//! caller disconnects and when the server stops; it starts only if it fits into memory. It never touches real
+//! deliveries.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,37 +26,32 @@ use crate::api::{App, body, reply, request};
 use crate::lab::simulate::json::{ScenarioJson, ScenariosResponse, SimulateRequest, SimulateResponse};
 use crate::rules::json::FindingJson;
 
-/// What a scenario may have.
 const SCENARIO_BYTES_MAX: usize = 256 * 1024;
 
-/// Deliveries that it may bring.
 const DELIVERIES_MAX: u64 = 300_000;
 
-/// Deliveries that it may let wait at a time: they are in memory, with a KiB or two each.
+/// Deliveries waiting at a time: they are in memory, with a KiB or two each.
 const WAITING_MAX: u64 = 100_000;
 
-/// What it may have planned at a time beside: ends of calls, times at which somebody gives up, troubles.
+/// Other planned steps at a time: ends of calls, timeouts, faults.
 const PLANNED_MAX: u64 = 500_000;
 
-/// Arrivals that it may name; each may stand for every row of the book.
+/// Arrivals; each may match every row of the book.
 const ARRIVALS_MAX: usize = 1_000;
 
-/// Troubles of dependencies, which are planned before anything happens.
+/// Faults of dependencies, which are planned before the run starts.
 const TROUBLES_MAX: usize = 100_000;
 
-/// The largest seed: it is told again in the answer, and clients that keep numbers as doubles keep this one.
+/// The largest seed: clients that use doubles can represent it.
 const SEED_MAX: u64 = (1 << 53) - 1;
 
-/// How long it may be played, with what proves advice; whoever asks hears nothing for so long.
+/// Time limit of a run with its advice; the caller gets no answer until then.
 const PLAYED_FOR_MAX: Duration = Duration::from_secs(10);
 
-/// Simulations at a time.
 const AT_ONCE: usize = 1;
 
-/// Those who come in between come again after so long.
 const RETRY_AFTER_SECONDS: u32 = 3;
 
-/// The ready scenarios.
 #[rustfmt::skip]
 const READY: [(&str, &str); 7] = [
     ("outage",          include_str!("../../../../../examples/scenarios/outage.yaml")),
@@ -68,7 +63,7 @@ const READY: [(&str, &str); 7] = [
     ("thundering-herd", include_str!("../../../../../examples/scenarios/thundering-herd.yaml")),
 ];
 
-/// The place of the simulation that is played; clones are the same.
+/// The slot of the running simulation; clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Simulations(Arc<Semaphore>);
 
@@ -78,10 +73,10 @@ impl Default for Simulations {
     }
 }
 
-/// Scenarios that fit any rule book, to be played as they are or to start from.
+/// Scenarios that fit any rule book, to run as they are or to start from.
 #[utoipa::path(
     get, path = "/v1/scenarios", operation_id = "scenarios", tag = "operating",
-    responses((status = 200, description = "each with its text", body = ScenariosResponse))
+    responses((status = 200, description = "the built-in scenarios", body = ScenariosResponse))
 )]
 pub(crate) async fn ready() -> ApiResult {
     let shown = |(name, text): (&str, &str)| {
@@ -92,14 +87,15 @@ pub(crate) async fn ready() -> ApiResult {
     reply::ok(&ScenariosResponse { scenarios })
 }
 
-/// Plays a scenario against the rule book that holds, in virtual time: what would happen?
+/// Runs a scenario against the active rule book, in virtual time.
 ///
-/// It is played within ten seconds, one at a time, with at most 300,000 deliveries of which 100,000 may wait at a time;
-/// `redrive simulate` has no such bounds. What is wrong with a scenario is in `details.problems`, each with its line.
+/// Limits: ten seconds, one simulation at a time, 300,000 deliveries of which 100,000 may wait at a time;
+/// `redrive simulate` has no such limits. Problems of a scenario are in `details.problems`, each with its
+/// line.
 #[utoipa::path(
     post, path = "/v1/simulate", operation_id = "simulate", tag = "operating",
     request_body = SimulateRequest,
-    responses((status = 200, description = "what came of it", body = SimulateResponse))
+    responses((status = 200, description = "the report and its findings", body = SimulateResponse))
 )]
 pub(crate) async fn simulate(app: App, caller: ApiCaller, headers: HeaderMap, body: Body) -> ApiResult {
     let body = body::read_up_to(&app, &headers, body, SCENARIO_BYTES_MAX).await?;
@@ -110,12 +106,12 @@ pub(crate) async fn simulate(app: App, caller: ApiCaller, headers: HeaderMap, bo
     }
     let (book, book_text) = app.node.book_and_text();
     let place = Arc::clone(&app.simulations.0).try_acquire_owned().map_err(|_| {
-        ApiError::unavailable("another simulation is being played: try again in a moment")
+        ApiError::unavailable("another simulation is running: try again in a moment")
             .retry_after(RETRY_AFTER_SECONDS)
     })?;
     let addresses = VisibleAddresses::for_caller(&caller, &book);
     let closing = app.closing.clone();
-    // Reading it may take a while too, if somebody wants that.
+    // Parsing a hostile scenario may be slow too.
     let played = on_a_thread(place, move |left| {
         let (scenario, warnings) = fitting(&text, &book)?;
         let asked = SimulationInput { scenario, warnings, book, book_text, seed };
@@ -124,18 +120,17 @@ pub(crate) async fn simulate(app: App, caller: ApiCaller, headers: HeaderMap, bo
     addresses.ok(&played.await??)
 }
 
-/// A scenario that can be played here, with what it warns of; what is wrong with it otherwise.
 fn fitting(text: &str, book: &RuleBook) -> Result<(Scenario, Vec<FindingJson>), ApiError> {
     let reading = scenario::read_bytes(text.as_bytes());
     let Some(scenario) = reading.scenario else { return Err(refused(reading.problems)) };
     if scenario.arrivals.len() > ARRIVALS_MAX {
         let [all, most] = [scenario.arrivals.len(), ARRIVALS_MAX].map(|count| show_count(count as u64));
-        return Err(too_much(&format!("has {all} arrivals, and {most} are played here")));
+        return Err(too_much(&format!("has {all} arrivals; at most {most} are allowed here")));
     }
     let mut problems = scenario.misfits(book);
     for file in scenario.traces() {
-        let message = "a recorded trace is a file, which a server does not read";
-        let help = "play it with `redrive simulate`, or give a rate here";
+        let message = "recorded traces are not available on a server";
+        let help = "run it with `redrive simulate`, or use a rate";
         problems.error("trace-elsewhere", file.span, message, help);
     }
     if problems.has_errors() {
@@ -144,26 +139,20 @@ fn fitting(text: &str, book: &RuleBook) -> Result<(Scenario, Vec<FindingJson>), 
     let (in_all, at_once) = (scenario.deliveries_expected(book), scenario.deliveries_at_once(book));
     if in_all > DELIVERIES_MAX as f64 {
         let (all, most) = (whole(in_all), show_count(DELIVERIES_MAX));
-        return Err(too_much(&format!("would bring about {all} deliveries, and {most} are played here")));
+        return Err(too_much(&format!("has about {all} deliveries; at most {most} are allowed here")));
     }
     if at_once > WAITING_MAX as f64 {
         let (all, most) = (whole(at_once), show_count(WAITING_MAX));
-        return Err(too_much(&format!("would bring {all} deliveries at once, and {most} may wait here")));
+        return Err(too_much(&format!("has {all} deliveries at once; at most {most} may wait here")));
     }
     if scenario.troubles_expected(book) > TROUBLES_MAX {
         let most = show_count(TROUBLES_MAX as u64);
-        return Err(too_much(&format!(
-            "has more than {most} troubles of dependencies, which every phase and fault brings"
-        )));
+        return Err(too_much(&format!("has more than {most} phases and faults of dependencies")));
     }
     Ok((scenario, shown(reading.problems)))
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "what is counted is not negative"
-)]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts are not negative")]
 fn whole(count: f64) -> String {
     show_count(count.round() as u64)
 }
@@ -173,9 +162,8 @@ fn shown(problems: Problems) -> Vec<FindingJson> {
 }
 
 fn too_much(what: &str) -> ApiError {
-    let reason = format!(
-        "{what}: shorten it, lower its rates, or play it with `redrive simulate`, which has no such bound"
-    );
+    let reason =
+        format!("{what}: shorten it, lower its rates, or use `redrive simulate`, which has no such limit");
     ApiError::invalid("scenario", reason)
 }
 
@@ -186,10 +174,9 @@ fn refused(problems: Problems) -> ApiError {
         .find(|problem| problem.severity == ProblemSeverity::Error.to_string())
         .map_or_else(String::new, |problem| format!(" line {}: {}", problem.line, problem.message));
     let shown = serde_json::to_value(problems).expect("texts and numbers are always JSON");
-    ApiError::invalid("scenario", format!("cannot be played:{first}")).with("problems", shown)
+    ApiError::invalid("scenario", format!("is not valid:{first}")).with("problems", shown)
 }
 
-/// What is to be played.
 struct SimulationInput {
     scenario: Scenario,
     warnings: Vec<FindingJson>,
@@ -198,7 +185,6 @@ struct SimulationInput {
     seed: u64,
 }
 
-/// Plays it, for as long as it may and nobody stops it.
 fn play(asked: &SimulationInput, is_stopped: &dyn Fn() -> bool) -> Result<SimulateResponse, ApiError> {
     let plan = SimulationPlan { scenario: &asked.scenario, book: Arc::clone(&asked.book), seed: asked.seed };
     let began = Instant::now();
@@ -209,7 +195,7 @@ fn play(asked: &SimulationInput, is_stopped: &dyn Fn() -> bool) -> Result<Simula
     };
     let report = simulate::run(&plan, &mut watch);
     let Ok(report) = report else { return Err(ended_by.expect("only an end stops it").into_error()) };
-    // Whatever time is left is for advice; without any, the findings stand for themselves.
+    // The remaining time is for advice; without any, findings have none.
     let findings = advised(&plan, &report, &asked.book_text, &mut watch);
     Ok(SimulateResponse {
         report: serde_json::to_value(&report).expect("a report is always JSON"),
@@ -218,10 +204,9 @@ fn play(asked: &SimulationInput, is_stopped: &dyn Fn() -> bool) -> Result<Simula
     })
 }
 
-/// What ends a simulation before it is over.
 #[derive(Clone, Copy, Debug)]
 enum SimulationEnd {
-    /// Whoever asked has gone, or the server stops.
+    /// The caller disconnected, or the server stops.
     Stopped,
     Time,
     Waiting,
@@ -249,21 +234,21 @@ impl SimulationEnd {
     fn into_error(self) -> ApiError {
         match self {
             Self::Stopped => ApiError::unavailable("the server is shutting down"),
-            Self::Time => too_much(&format!("takes longer than {} s to play", PLAYED_FOR_MAX.as_secs())),
+            Self::Time => too_much(&format!("takes longer than {} s", PLAYED_FOR_MAX.as_secs())),
             Self::Waiting => {
                 let most = show_count(WAITING_MAX);
-                too_much(&format!("lets more than {most} deliveries wait at a time"))
+                too_much(&format!("has more than {most} deliveries waiting at a time"))
             }
             Self::Planned => {
                 let most = show_count(PLANNED_MAX);
-                too_much(&format!("has more than {most} calls and timeouts ahead at a time"))
+                too_much(&format!("has more than {most} pending calls and timeouts at a time"))
             }
         }
     }
 }
 
-/// Does something that takes a while on a thread of its own, which is told when nobody waits for it any more; the
-/// place is free when it has ended.
+/// Runs slow work on its own thread, which is notified when the caller is gone; the slot is free when it has
+/// ended.
 async fn on_a_thread<T: Send + 'static>(
     place: OwnedSemaphorePermit,
     work: impl FnOnce(&dyn Fn() -> bool) -> T + Send + 'static,
@@ -272,20 +257,19 @@ async fn on_a_thread<T: Send + 'static>(
     let leaving = CancelOnDrop::default();
     let left = Arc::clone(&leaving.0);
     let thread = std::thread::Builder::new().name("simulate".to_owned()).spawn(move || {
-        stand_back();
+        lower_priority();
         let done = work(&|| left.load(Ordering::Relaxed));
         drop(place);
-        // Nobody may be there to hear it.
+        // The caller may be gone.
         let _ = answer.send(done);
     });
-    thread.map_err(|_| ApiError::unavailable("no thread could be started"))?;
+    thread.map_err(|_| ApiError::unavailable("could not start a thread"))?;
     answered.await.map_err(|_| {
-        tracing::error!("a simulation broke off");
-        ApiError::new(ApiCode::Internal, "the simulation broke off; the server's log says more")
+        tracing::error!("simulation failed");
+        ApiError::new(ApiCode::Internal, "simulation failed; see the server's log")
     })
 }
 
-/// Says when it is dropped that nobody waits any more.
 #[derive(Default)]
 struct CancelOnDrop(Arc<AtomicBool>);
 
@@ -295,13 +279,13 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// Lets what delivers go before this thread, three times as much of it, without ending its own turn altogether.
-/// Where threads have no such thing of their own, there is one core fewer for as long as it takes.
-fn stand_back() {
+/// Lowers this thread's priority to a third of that of deliveries, without starving it. Where threads have no
+/// priority of their own, the simulation costs one core while it runs.
+fn lower_priority() {
     #[cfg(target_os = "linux")]
     {
         const A_THIRD: i32 = 5;
-        // What is not allowed is no worse than before.
+        // Without permission the priority stays as it was.
         let _ = rustix::process::setpriority_process(None, A_THIRD);
     }
 }
@@ -340,14 +324,14 @@ mod tests {
         let faults = listed(300, |n| format!("{{ at: {n}s, restart: 100ms }}"));
         #[rustfmt::skip]
         let cases = [
-            ("no scenario",         "nonsense: 1\n".to_owned(),                               "cannot be played"),
+            ("no scenario",         "nonsense: 1\n".to_owned(),                               "is not valid"),
             ("another type",        arrivals("{ type: c.d, rate: 1/s }"),                     "line 3: no service of the book receives `c.d`"),
-            ("a trace",             arrivals("{ type: a.b, trace: x.csv }"),                  "line 3: a recorded trace is a file"),
+            ("a trace",             arrivals("{ type: a.b, trace: x.csv }"),                  "line 3: recorded traces are not available"),
             ("too much over time",  arrivals("{ type: a.b, rate: 1000/s }"),                  "about 3,600,000 deliveries"),
             ("too much at once",    arrivals("{ type: a.b, bursts: { size: 200000 } }"),      "200,000 deliveries at once"),
             ("far too much",        arrivals("{ type: a.b, rate: 100000/s }"),                "more than 100,000,000 events"),
-            ("very many arrivals",  arrivals(&"{ type: a.b, rate: 1/h },".repeat(1_001)),     "has 1,001 arrivals, and 1,000 are played here"),
-            ("very many troubles",  calm(&format!("dependencies: {{ shop: {{ calls: {{ {layer} }} }} }}\nfaults: [{faults}]\n")), "more than 100,000 troubles"),
+            ("very many arrivals",  arrivals(&"{ type: a.b, rate: 1/h },".repeat(1_001)),     "has 1,001 arrivals; at most 1,000 are allowed here"),
+            ("very many troubles",  calm(&format!("dependencies: {{ shop: {{ calls: {{ {layer} }} }} }}\nfaults: [{faults}]\n")), "more than 100,000 phases and faults"),
         ];
         for (name, text, expected) in cases {
             let refused = fitting(&text, &book).expect_err(name);
@@ -373,7 +357,7 @@ mod tests {
         waiting.abort();
         let freed = Arc::clone(&simulations.0).acquire_owned();
         let freed = tokio::time::timeout(Duration::from_secs(30), freed).await;
-        assert!(freed.is_ok_and(|place| place.is_ok()), "it ends when nobody waits for it");
+        assert!(freed.is_ok_and(|place| place.is_ok()), "it ends when the caller is gone");
     }
 
     #[test]
@@ -389,8 +373,8 @@ mod tests {
         #[rustfmt::skip]
         let cases = [
             ("a server that stops",  calm,    true,  "shutting down"),
-            ("a flood",              &flood,  false, "lets more than 100,000 deliveries wait"),
-            ("a flood within",       &layers, false, "more than 500,000 calls and timeouts"),
+            ("a flood",              &flood,  false, "more than 100,000 deliveries waiting"),
+            ("a flood within",       &layers, false, "more than 500,000 pending calls and timeouts"),
         ];
         for (name, text, is_stopped, expected) in cases {
             let (scenario, warnings) = fitting(text, &book).expect(name);

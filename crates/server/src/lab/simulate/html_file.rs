@@ -1,7 +1,7 @@
-//! Writes the page of `--html`: all of it or nothing.
+//! Writes the page of `--html` atomically.
 //!
-//! It is written beside its place and renamed, so that whoever looks at the file sees the page before or the page
-//! after, and a full disk leaves the one that was there.
+//! Written beside its place and renamed: readers see the old page or the new one, and a full disk leaves the
+//! old one.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
@@ -14,7 +14,6 @@ use crate::lab::simulate::SimulateArgs;
 use crate::lab::simulate::document::{SimulationDocument, document};
 use crate::terminal::{self, style};
 
-/// Writes the page if one is wanted, and prints where.
 pub(crate) fn write(
     args: &SimulateArgs,
     played: &SimulationDocument<'_, impl Serialize>,
@@ -26,26 +25,25 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// Refuses a place where the page would take the place of what it was made from, or of something that is no page.
+/// Refuses a path that would overwrite an input, or a file that is not such a page.
 fn check(path: &Path, args: &SimulateArgs) -> anyhow::Result<()> {
     let shown = path.display();
     let Ok(found) = fs::canonicalize(path) else { return Ok(()) };
     let read = [Some(&args.scenario), Some(&args.rules), args.against.as_ref()];
     if read.into_iter().flatten().any(|read| fs::canonicalize(read).is_ok_and(|read| read == found)) {
-        return Err(anyhow!("could not write {shown}: it is what was played; name another file"));
+        return Err(anyhow!("could not write {shown}: it is an input of this run; choose another file"));
     }
     if !found.is_file() && !found.is_dir() {
-        return Err(anyhow!("could not write {shown}: it is no file that a page could replace"));
+        return Err(anyhow!("could not write {shown}: it is not a regular file"));
     }
     if found.is_file() && !is_page(&found) {
         return Err(anyhow!(
-            "could not write {shown}: there is a file that is no page; name another, or remove it"
+            "could not write {shown}: the file exists and is not a page; choose another, or remove it"
         ));
     }
     Ok(())
 }
 
-/// Whether somebody's page is there, which the next one may replace; or nothing yet.
 fn is_page(path: &Path) -> bool {
     let mut beginning = Vec::new();
     let read =
@@ -66,13 +64,12 @@ fn put(path: &Path, content: &[u8]) -> io::Result<()> {
         fs::rename(&beside, path)
     });
     if written.is_err() {
-        // Half a page helps nobody; if it cannot be removed, that is no worse.
+        // A partial page is useless; a failed removal is no worse.
         let _ = fs::remove_file(&beside);
     }
     written
 }
 
-/// A name in the same folder that nobody else has: of this process.
 fn beside(path: &Path) -> io::Result<PathBuf> {
     let name = path.file_name().ok_or(ErrorKind::InvalidInput)?;
     Ok(path.with_file_name(format!(".{}.{}.part", name.to_string_lossy(), std::process::id())))
@@ -81,10 +78,10 @@ fn beside(path: &Path) -> io::Result<PathBuf> {
 fn not_written(path: &Path, error: &io::Error) -> anyhow::Error {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let why = match (error.kind(), folder) {
-        (ErrorKind::NotFound, Some(folder)) => format!("there is no folder {}", folder.display()),
-        (ErrorKind::NotADirectory, Some(folder)) => format!("{} is no folder", folder.display()),
-        (ErrorKind::IsADirectory | ErrorKind::InvalidInput, _) => "it is a folder; name a file".to_owned(),
-        (ErrorKind::PermissionDenied, _) => "this user may not write there".to_owned(),
+        (ErrorKind::NotFound, Some(folder)) => format!("no such folder: {}", folder.display()),
+        (ErrorKind::NotADirectory, Some(folder)) => format!("{} is not a folder", folder.display()),
+        (ErrorKind::IsADirectory | ErrorKind::InvalidInput, _) => "it is a folder; choose a file".to_owned(),
+        (ErrorKind::PermissionDenied, _) => "permission denied".to_owned(),
         _ => terminal::io_words(error),
     };
     anyhow!("could not write {}: {why}", path.display())

@@ -1,5 +1,5 @@
-//! Many runs, on all cores; what they come to is put together in the order of their numbers, so that it does not
-//! depend on which was quicker.
+//! Many runs on all cores; results are merged in the order of their numbers, so that they do not depend on
+//! timing.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,14 +23,14 @@ pub(crate) fn run(plan: &SimulationPlan<'_>, args: &SimulateArgs) -> anyhow::Res
     Ok(Expectations::of(met).code(args))
 }
 
-/// The run of that number, from 0: its seed is so many after the plan's.
+/// Run `number`, from 0; its seed is the plan's plus `number`.
 pub(crate) fn play(plan: &SimulationPlan<'_>, number: u32) -> SimulationReport {
     let seed = plan.seed.wrapping_add(u64::from(number));
     let report = simulate::run(&SimulationPlan { seed, ..plan.clone() }, &mut |_| Go::On);
-    report.expect("nobody stops it")
+    report.expect("never cancelled")
 }
 
-/// Does so many things on all cores, with a bar that shows how many are done; they come back in their order.
+/// Runs `count` jobs on all cores with a progress bar; results are in order.
 pub(crate) fn each<T: Send>(count: u32, act: impl Fn(u32) -> T + Sync) -> Vec<T> {
     let next = AtomicU32::new(0);
     let done: Mutex<(Vec<(u32, T)>, ProgressBar)> = Mutex::new((Vec::new(), ProgressBar::new()));

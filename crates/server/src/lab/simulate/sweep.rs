@@ -33,7 +33,7 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     Ok(Expectations::of(swept.rows.iter().map(|row| row.as_expected)).code(args))
 }
 
-/// The book with these values; nothing is played unless each makes a book that the scenario fits.
+/// The book with these values; nothing runs unless each makes a book that the scenario fits.
 fn changed(
     sweeps: &[Sweep],
     values: &[String],
@@ -45,10 +45,7 @@ fn changed(
         sweeps.iter().zip(values).map(|(sweep, value)| format!("{}={value}", sweep.path())).collect();
     let refused = |problems: Problems| {
         let listed = sweep::problems(&problems.into_sorted());
-        CommandRefusal(format!(
-            "--sweep {} makes no rule book that can be played:\n{listed}",
-            named.join(" and ")
-        ))
+        CommandRefusal(format!("--sweep {} does not give a valid rule book:\n{listed}", named.join(" and ")))
     };
     let mut text = text.to_owned();
     for (sweep, value) in sweeps.iter().zip(values) {

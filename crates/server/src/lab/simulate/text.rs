@@ -1,4 +1,4 @@
-//! What a simulation came to: its totals, each dependency over time, the verdict, and what was expected.
+//! Simulation report: totals, each dependency over time, the verdict, and the expectations.
 
 pub(crate) mod compare;
 pub(crate) mod sweep;
@@ -17,17 +17,14 @@ use crate::terminal::spark::{spark, spark_up_to};
 use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{hanging, style};
 
-/// Figures over time take so many columns at most, and so many at least.
 const SPARK_COLUMNS_MAX: usize = 60;
 
 const SPARK_COLUMNS_MIN: usize = 8;
 
-/// What stands before them and behind.
 const LABEL_COLUMNS: usize = 13;
 
 const GAP_COLUMNS: usize = 2;
 
-/// The whole page, for a terminal of that width if there is one.
 pub(crate) fn page(
     report: &SimulationReport,
     findings: &[SimulationFinding],
@@ -50,7 +47,7 @@ pub(crate) fn page(
         out.push_str(&of_finding(finding, width));
     }
     if let Some(proven) = findings.iter().flat_map(|finding| &finding.advice).next() {
-        let words = format!("what was played again helped with each of {} seeds", proven.seeds);
+        let words = format!("changes verified with each of {} seeds", proven.seeds);
         let _ = writeln!(out, "    {}", style::dim(words));
     }
     if !report.expectations.is_empty() {
@@ -66,7 +63,6 @@ fn show(millis: u64) -> String {
     show_rounded(Duration::from_millis(millis))
 }
 
-/// A time that others are compared with.
 fn took(millis: u64) -> String {
     show_measured(Duration::from_millis(millis))
 }
@@ -76,9 +72,9 @@ fn heading(report: &SimulationReport, width: Option<usize>) -> String {
     let more = report.ended_at_ms.saturating_sub(report.duration_ms);
     let until = match (more, report.waiting) {
         (0, _) => String::new(),
-        (more, 0) => format!(" and {} more until the last has ended", show(more)),
+        (more, 0) => format!(" and {} more until the last delivery ended", show(more)),
         (more, waiting) => {
-            format!(" and {} more, after which {} still wait", show(more), show_count(waiting))
+            format!(" and {} more; {} still waiting", show(more), show_count(waiting))
         }
     };
     let nodes = counted(u64::from(report.nodes), "node");
@@ -99,13 +95,13 @@ fn totals(report: &SimulationReport) -> String {
     let _ = writeln!(out, "  {}  {}", label("latency"), latencies(report));
     let _ = writeln!(out, "  {}  {}", label("attempts"), attempts(report));
     let (again, late) = (show_count(report.duplicates), show_count(report.order_violations));
-    let _ = writeln!(out, "  {}  {again} took effect again, {late} out of order", label("repeats"));
+    let _ = writeln!(out, "  {}  {again} duplicate side effects, {late} out of order", label("repeats"));
     out.push('\n');
     out
 }
 
 fn latencies(report: &SimulationReport) -> String {
-    let Some(latency) = report.latency else { return "nothing arrived".to_owned() };
+    let Some(latency) = report.latency else { return "no deliveries".to_owned() };
     let all =
         [("p50", latency.p50_ms), ("p90", latency.p90_ms), ("p99", latency.p99_ms), ("max", latency.max_ms)];
     all.map(|(name, millis)| format!("{} {}", style::dim(name), took(millis))).join("  ")
@@ -115,7 +111,6 @@ fn label(text: &str) -> String {
     style::dim(format!("{text:<9}"))
 }
 
-/// How many of them a line can hold.
 const ATTEMPTS_SHOWN_MAX: usize = 6;
 
 fn attempts(report: &SimulationReport) -> String {
@@ -132,12 +127,11 @@ fn attempts(report: &SimulationReport) -> String {
     }
     let waiting: u64 = all.iter().map(|count| count.waiting).sum();
     if waiting > 0 {
-        parts.push(style::dim(format!("({} of them not ended)", show_count(waiting))));
+        parts.push(style::dim(format!("({} still waiting)", show_count(waiting))));
     }
     parts.join("  ")
 }
 
-/// How steps of the report become columns.
 #[derive(Clone, Copy)]
 struct PlotColumns {
     steps_each: usize,
@@ -150,14 +144,12 @@ impl PlotColumns {
         Self::over(steps, report.step_ms, room)
     }
 
-    /// So many steps in the room that there is.
     fn over(steps: usize, step_ms: u64, room: Option<usize>) -> Self {
         let most = room.unwrap_or(SPARK_COLUMNS_MAX).clamp(SPARK_COLUMNS_MIN, SPARK_COLUMNS_MAX);
         let steps_each = steps.div_ceil(most).max(1);
         Self { steps_each, each_ms: step_ms * steps_each as u64 }
     }
 
-    /// Each column as high as its highest step.
     fn peaks(self, steps: &[u64]) -> Vec<u64> {
         steps.chunks(self.steps_each).map(|chunk| chunk.iter().copied().max().unwrap_or(0)).collect()
     }
@@ -170,13 +162,11 @@ impl PlotColumns {
         spark_up_to(&self.peaks(steps), most)
     }
 
-    /// The highest column of two.
     fn most(self, both: &[Vec<u64>; 2]) -> u64 {
         both.iter().flat_map(|steps| self.peaks(steps)).max().unwrap_or(0)
     }
 }
 
-/// A figure of a dependency over time, and in words.
 struct TotalsRow<'a> {
     name: &'static str,
     steps: &'a [u64],
@@ -187,7 +177,7 @@ fn rows_of<'a>(dependency: &'a DependencyReport, report: &SimulationReport) -> V
     let series = &dependency.series;
     let row = |name: &'static str, steps: &'a [u64], words: String| TotalsRow { name, steps, words };
     let rate = show_per_second(dependency.call_rate_max);
-    // Where others call it, there are calls that are nobody's attempt.
+    // A dependency that others call has calls that are not attempts.
     let what = if dependency.behind.is_empty() { "attempts" } else { "calls" };
     let rate = format!("up to {rate}/s, {:.2} {what} each", dependency.amplification);
     let mut rows = vec![row("calls", &series.calls, rate)];
@@ -242,7 +232,7 @@ fn of_finding(finding: &SimulationFinding, width: Option<usize>) -> String {
         let price = if proven.price.is_empty() { String::new() } else { format!(", {}", proven.price) };
         let text = format!(
             "{} {}: {} {} → {}{price}",
-            style::dim("played again with"),
+            style::dim("with"),
             proven.words,
             proven.metric,
             proven.before,
@@ -262,12 +252,10 @@ fn of_expectation(expected: &ExpectationResult) -> String {
     )
 }
 
-/// Whether something was met in every run.
 fn sign(met: usize, runs: usize) -> String {
     if met == runs { style::good("✓") } else { style::error("✗") }
 }
 
-/// Many runs.
 pub(crate) fn ranges(about: Option<&str>, ranges: &RunRanges) -> String {
     let (from, to) = ranges.seeds;
     let runs = format!("{}, seeds {from} to {to}", counted(ranges.runs as u64, "run"));

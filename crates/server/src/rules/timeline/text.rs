@@ -1,5 +1,5 @@
-//! A retry policy as a table with a plot: what is certain of a delay, where it lies before jitter, and
-//! how far jitter may stretch it.
+//! A retry policy as a table with a plot: the certain part of each delay, the delay before jitter, and the
+//! jitter range.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -10,19 +10,17 @@ use redrive_core::text::{show_duration, show_rounded};
 use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{self, style};
 
-/// Longer tables end with a line about the rest.
 const ROWS_MAX: usize = 32;
 
-/// The plot takes what the table leaves, between these.
+/// Bounds of the plot, which fills what the table leaves.
 const PLOT_COLUMNS_MIN: usize = 10;
 
 const PLOT_COLUMNS_MAX: usize = 60;
 
-/// The whole page.
 pub(crate) fn render(name: &str, backoff: &Backoff, origin: &str) -> String {
     let mut page = format!("{}  {}\n", style::bold(name), style::dim(origin));
     if backoff.retries() == 0 {
-        page.push_str("\nNo retries: the first failure is the last, and a dead letter follows at once.\n");
+        page.push_str("\nNo retries: the first failure makes a dead letter.\n");
         return page;
     }
     page.push_str(&numbers(backoff));
@@ -93,14 +91,12 @@ fn table(steps: &[RetryStep], backoff: &Backoff, columns: usize) -> Vec<String> 
     lines
 }
 
-/// What the window does to a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RetryFate {
-    /// It is made.
     Made,
-    /// It is made unless jitter draws long.
+    /// Made unless the jitter is long.
     AtTimes,
-    /// Before jitter it would start past the window.
+    /// Starts past the window even before jitter.
     Cut,
 }
 
@@ -116,7 +112,7 @@ fn fate(steps: &[RetryStep], step: &RetryStep, window: Option<Duration>) -> Retr
     }
 }
 
-/// `███░│░`: solid for what is certain, a stroke for the delay before jitter, light for what may come.
+/// `███░│░`: solid for the certain part, a stroke for the delay before jitter, light for the jitter range.
 fn bar(step: &RetryStep, longest: Duration, columns: usize) -> String {
     let scale = longest.as_secs_f64().max(f64::MIN_POSITIVE);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a few columns")]
@@ -124,7 +120,6 @@ fn bar(step: &RetryStep, longest: Duration, columns: usize) -> String {
     let stroke = column(step.nominal).max(1) - 1;
     let (min, max) = (column(step.min), column(step.max).max(stroke + 1));
     let cell = |index: usize| match index {
-        // Without jitter there is nothing to tell apart.
         _ if step.min == step.max => '█',
         _ if index == stroke => '│',
         _ if index < min => '█',
@@ -137,7 +132,7 @@ fn closing(shown: &[RetryStep], backoff: &Backoff) -> String {
     let mut lines = String::new();
     let has_range = shown.iter().any(|step| step.min != step.max);
     if has_range {
-        lines.push_str(&style::dim("█ certain   │ before jitter   ░ where jitter may put it"));
+        lines.push_str(&style::dim("█ certain   │ before jitter   ░ jitter range"));
         lines.push('\n');
     }
     let count =
@@ -155,7 +150,7 @@ fn closing(shown: &[RetryStep], backoff: &Backoff) -> String {
         if at_times > 0 {
             let _ = writeln!(
                 lines,
-                "{} {at_times} more may start past the window of {window} when jitter draws long",
+                "{} {at_times} more may start past the window of {window} with long jitter",
                 style::warning("!")
             );
         }
@@ -163,8 +158,8 @@ fn closing(shown: &[RetryStep], backoff: &Backoff) -> String {
     let more = backoff.retries().saturating_sub(u32::try_from(shown.len()).unwrap_or(u32::MAX));
     if backoff.is_unlimited() {
         let end = match backoff.window() {
-            Some(window) => format!("until the window of {} ends them", show(window)),
-            None => "and nothing ends them".to_owned(),
+            Some(window) => format!("until the window of {} ends", show(window)),
+            None => "without end".to_owned(),
         };
         let _ = writeln!(lines, "… and so on, {end}");
     } else if more > 0 {
@@ -179,13 +174,13 @@ fn total(backoff: &Backoff) -> String {
     let within = |span: Duration| backoff.window().map_or(span, |window| span.min(window));
     let (least, most) = (within(backoff.wait_min_total()), within(backoff.wait_max_total()));
     let waiting = TimeUnit::of([least, most].into_iter()).range(least, most);
-    format!("In all {waiting} of waiting.\n")
+    format!("Total delay: {waiting}.\n")
 }
 
-/// From here on a time is told in minutes.
+/// From here on times are shown in minutes.
 const MINUTES_FROM: Duration = Duration::from_secs(120);
 
-/// One way of telling the times of a whole column, so that they can be compared at a glance.
+/// One unit for a whole column, so that its times can be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TimeUnit {
     Millis,
@@ -194,7 +189,7 @@ enum TimeUnit {
 }
 
 impl TimeUnit {
-    /// Milliseconds where all is short and something is no whole second.
+    /// Milliseconds if all times are short and one is not a whole second.
     fn of(mut spans: impl Iterator<Item = Duration> + Clone) -> Self {
         let is_short = spans.clone().all(|span| span < Duration::from_secs(10));
         if is_short && spans.any(|span| span.subsec_nanos() != 0) { Self::Millis } else { Self::Seconds }
@@ -215,7 +210,7 @@ impl TimeUnit {
         }
     }
 
-    /// None if it is told in minutes.
+    /// `None` if shown in minutes.
     fn number(self, span: Duration) -> Option<String> {
         let rounded = |number: f64| ((number * 1_000.0).round() / 1_000.0).to_string();
         match self {
@@ -233,7 +228,6 @@ impl TimeUnit {
     }
 }
 
-/// A time that the book states, told as the table tells it.
 fn show(span: Duration) -> String {
     if span < MINUTES_FROM { show_duration(span) } else { show_rounded(span) }
 }

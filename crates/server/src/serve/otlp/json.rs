@@ -1,15 +1,13 @@
-//! Spans as the protocol writes them in JSON: ids in hexadecimal, large numbers as texts.
+//! Spans in OTLP JSON: ids in hexadecimal, 64-bit numbers as strings.
 
 use redrive_core::trace::span::{AttributeValue, SpanKind, TraceSpan};
 use serde_json::{Value as Json, json};
 
-/// Who tells it.
 const SCOPE: &str = "redrive";
 
-/// The code of a span that ended in a failure.
+/// Status code `ERROR` of a span.
 const FAILED: u8 = 2;
 
-/// A request with all these spans.
 pub(crate) fn written(service_name: &str, spans: &[TraceSpan]) -> Vec<u8> {
     const VERSION: &str = env!("CARGO_PKG_VERSION");
     let resource = [("service.name", service_name), ("service.version", VERSION)].map(text);
@@ -40,7 +38,6 @@ fn written_span(span: &TraceSpan) -> Json {
     written
 }
 
-/// What it does, and for which service if it is for one.
 fn name(span: &TraceSpan) -> String {
     let service = span.attributes.iter().find(|(name, _)| *name == "redrive.service");
     match service {
@@ -49,7 +46,6 @@ fn name(span: &TraceSpan) -> String {
     }
 }
 
-/// The protocol's number for the part that somebody plays.
 const fn kind(does: SpanKind) -> u8 {
     const INTERNAL: u8 = 1;
     const CLIENT: u8 = 3;

@@ -1,62 +1,57 @@
-//! Where traces go and which: from `--otlp` and the environment variables that OpenTelemetry has for it.
+//! Trace export settings: from `--otlp` and the environment variables of OpenTelemetry.
 //!
-//! | variable | what it says |
+//! | variable | meaning |
 //! | --- | --- |
-//! | `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` | the whole address; `--otlp` comes before it |
-//! | `OTEL_EXPORTER_OTLP_ENDPOINT` | the address without `/v1/traces`; both come before it |
-//! | `OTEL_EXPORTER_OTLP_TRACES_HEADERS`, `OTEL_EXPORTER_OTLP_HEADERS` | `name=value` pairs with commas between them |
-//! | `OTEL_SERVICE_NAME` | who we are, `redrive` unless it says so |
-//! | `OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG` | which traces are recorded |
-//! | `OTEL_TRACES_EXPORTER=none`, `OTEL_SDK_DISABLED=true` | no traces at all |
+//! | `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` | the whole address; `--otlp` takes precedence |
+//! | `OTEL_EXPORTER_OTLP_ENDPOINT` | the address without `/v1/traces`; both others take precedence |
+//! | `OTEL_EXPORTER_OTLP_TRACES_HEADERS`, `OTEL_EXPORTER_OTLP_HEADERS` | `name=value` pairs separated by commas |
+//! | `OTEL_SERVICE_NAME` | service name, `redrive` by default |
+//! | `OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG` | sampling |
+//! | `OTEL_TRACES_EXPORTER=none`, `OTEL_SDK_DISABLED=true` | no traces |
 
 use redrive_core::text::Share;
 use redrive_core::trace::{Sampler, SenderSays};
 
 use crate::client::address::Address;
 
-/// The path at a collector.
 const TRACES: &str = "/v1/traces";
 
-/// Where traces go, and which.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct OtlpSettings {
     pub(crate) address: Address,
-    /// What follows the address.
     pub(crate) path: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) service_name: String,
     pub(crate) sampler: Sampler,
 }
 
-/// Why nobody can be told of traces like that.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidSettings {
-    #[error("{from} is no address of a collector: {why}")]
+    #[error("{from} is not a valid collector address: {why}")]
     Address { from: &'static str, why: String },
-    #[error("{variable} is not `name=value` pairs with commas between them")]
+    #[error("{variable} must be `name=value` pairs separated by commas")]
     Headers { variable: &'static str },
     #[error(
-        "OTEL_TRACES_SAMPLER has no `{given}`: it has always_on, always_off, traceidratio, and each of them after parentbased_"
+        "OTEL_TRACES_SAMPLER has no `{given}`: use always_on, always_off or traceidratio, optionally with the prefix parentbased_"
     )]
     Sampler { given: String },
-    #[error("OTEL_TRACES_SAMPLER_ARG is a number from 0 to 1, and not `{given}`")]
+    #[error("OTEL_TRACES_SAMPLER_ARG must be a number from 0 to 1, not `{given}`")]
     Share { given: String },
-    #[error("OTEL_EXPORTER_OTLP_PROTOCOL is {given}: traces are sent by http/json")]
+    #[error("OTEL_EXPORTER_OTLP_PROTOCOL is {given}: only http/json is supported")]
     Protocol { given: String },
 }
 
 impl OtlpSettings {
-    /// Which traces are recorded.
     pub(crate) const fn sampler(&self) -> Sampler {
         self.sampler
     }
 
-    /// What was asked for; none if nobody asked.
+    /// The settings; `None` without an endpoint.
     pub(crate) fn read(
         flag: Option<&str>,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<Self>, InvalidSettings> {
-        // As everywhere, a variable that is empty is one that is not set.
+        // An empty variable counts as unset.
         let variable = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
         let is_off = variable("OTEL_TRACES_EXPORTER").is_some_and(|value| value.trim() == "none")
             || variable("OTEL_SDK_DISABLED").is_some_and(|value| value.trim().eq_ignore_ascii_case("true"));
@@ -118,9 +113,8 @@ fn headers(variable: &dyn Fn(&str) -> Option<String>) -> Result<Vec<(String, Str
     pairs.map(pair).collect::<Option<Vec<_>>>().ok_or(InvalidSettings::Headers { variable: name })
 }
 
-/// Values may have `%20` and the like.
 fn decoded(value: &str) -> String {
-    // A plus is a plus here, and not a blank as in a query.
+    // A plus is literal here, not a blank as in a query.
     let query = format!("v={}", value.replace('+', "%2B").replace('&', "%26"));
     let decoded = form_urlencoded::parse(query.as_bytes()).next();
     decoded.map(|(_, value)| value.into_owned()).unwrap_or_default()
@@ -163,7 +157,7 @@ mod tests {
         let (base, whole) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT");
         #[rustfmt::skip]
         let cases: [(&str, Option<&str>, Variables<'_>, Option<&str>); 9] = [
-            ("nobody asked",          None,                 &[],                                               None),
+            ("nothing set",           None,                 &[],                                               None),
             ("a flag",                Some("http://c:4318"), &[],                                              Some("http://c:4318 /v1/traces")),
             ("a base",                None,                 &[(base, "http://c:4318/otel/")],                  Some("http://c:4318/otel /v1/traces")),
             ("the whole address",     None,                 &[(base, "http://b"), (whole, "http://c/traces")], Some("http://c/traces ")),

@@ -35,7 +35,7 @@ fn told(hook: &Target, alert: &str) -> Value {
     until(&format!("{alert} is told"), || notices(hook).into_iter().find(|notice| notice["alert"] == alert))
 }
 
-/// A book with a secret that is away, an archive that is no folder, and those services.
+/// A book with a secret that is away, an archive that is not a folder, and those services.
 fn book_of_troubles(services: &str, hook: &str) -> String {
     format!(
         "version: 1
@@ -76,7 +76,7 @@ fn each_trouble_reaches_a_receiver_that_no_alert_names_and_does_so_once() {
     .concat();
     let folder =
         Folder::with("redrive.yaml", &book(&(steady.clone() + &service("later", ", retry: much-later"))));
-    folder.write("archive", "this is no folder");
+    folder.write("archive", "this is not a folder");
     let server = Server::start(&folder);
     for number in 0..50 {
         for name in services {

@@ -300,7 +300,7 @@ fn reload(day: &Day, usual: &str) {
     day.folder.write("redrive.yaml", &other);
     day.folder.write("other.yaml", &other);
     day.server.signal("HUP");
-    day.server.err.wait_for("holds from now on");
+    day.server.err.wait_for("rule book reloaded");
     until("it is put aside", || {
         let because = day.server.event("pay-1")["deliveries"][0]["waits"]["because"].clone();
         because.as_str().filter(|because| because.starts_with("RULE_REMOVED")).map(|_| ())

@@ -43,7 +43,7 @@ fn the_book_says_how_many_requests_a_caller_may_make() {
     assert_eq!(get(&server, "/v1/status", &fast).header("ratelimit-policy"), Some("\"default\";q=1000;w=1"));
     folder.write("redrive.yaml", "version: 1\n");
     server.signal("HUP");
-    server.err.wait_for("rule book read:");
+    server.err.wait_for("rule book reloaded:");
     assert_eq!(get(&server, "/v1/status", &admin).status, 200, "a new book holds at once");
     server.stop().assert_calm();
 }
@@ -116,7 +116,7 @@ fn nobody_is_locked_out_without_a_word() {
     assert!(run.stderr.contains("warning: no valid admin key is left"), "{run:?}");
     assert!(!format!("{run:?}").contains(secret), "{run:?}");
     let server = Server::run(crate::server::serve(&folder, &[]));
-    server.err.wait_for("no key is good any more");
+    server.err.wait_for("no valid API key exists");
     server.stop().assert_calm();
 
     let (_folder, server, admin, _target) = started(&[]);

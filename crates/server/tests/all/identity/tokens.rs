@@ -43,7 +43,7 @@ fn a_token_opens_what_its_role_may() {
     let mut command = serve(&folder, &["--rules", "redrive.yaml"]);
     command.env("ISSUER_SECRET", SECRET);
     let server = Server::run(command);
-    server.out.wait_for("whoever comes needs a key");
+    server.out.wait_for("authentication required");
     #[rustfmt::skip]
     let cases = [
         ("an operator looks",          SECRET,         json!({}),                                  "/v1/audit", 200),

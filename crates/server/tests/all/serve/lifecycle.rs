@@ -39,7 +39,7 @@ fn a_call_that_was_cut_short_burns_no_retry() {
     let ended = server.stop();
     assert!(started.elapsed() < Duration::from_secs(5), "it waits no longer than it may");
     ended.assert_calm();
-    assert!(ended.stderr.contains("1 call cut short, no retry burnt"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("1 call cut short, without using a retry"), "{}", ended.stderr);
     gate.open();
 
     let server = Server::start(&folder);
@@ -79,7 +79,7 @@ fn a_book_is_read_again_when_it_changes_and_a_wrong_one_is_refused() {
     // Nothing lies between the greeting and the change: one that comes before the first look is seen too.
     folder.write("redrive.yaml", "version: 1\nservices: { orders: { retries: many } }\n");
     let before = server.status()["book"].clone();
-    server.err.wait_for("rule book refused");
+    server.err.wait_for("rule book rejected");
     server.err.wait_for("redrive.yaml:2");
     assert_eq!(server.status()["book"], before, "the old one stays");
     server.accept("orders.placed", "o-1", "");
@@ -87,7 +87,7 @@ fn a_book_is_read_again_when_it_changes_and_a_wrong_one_is_refused() {
     assert_eq!(first.count(), 1);
 
     folder.write("redrive.yaml", book(&second, &[]));
-    server.err.wait_for("holds from now on");
+    server.err.wait_for("rule book reloaded");
     assert_ne!(server.status()["book"], before);
     server.accept("orders.placed", "o-2", "");
     server.until("o-2", "delivered");
@@ -96,7 +96,7 @@ fn a_book_is_read_again_when_it_changes_and_a_wrong_one_is_refused() {
     // On SIGHUP at once, and what is refused then stays refused until it is mended.
     folder.write("redrive.yaml", "version: 2\n");
     server.signal("HUP");
-    until("it is refused", || (server.err.so_far().matches("rule book refused").count() >= 2).then_some(()));
+    until("it is refused", || (server.err.so_far().matches("rule book rejected").count() >= 2).then_some(()));
     assert_eq!(server.get("/healthz").status, 200);
     server.stop().assert_calm();
 }
@@ -107,8 +107,8 @@ fn a_pipe_in_the_place_of_the_book_is_refused_and_holds_up_nobody() {
     let server = Server::start(&folder);
     folder.replace_by_pipe("redrive.yaml");
     server.signal("HUP");
-    let said = server.err.wait_for("rule book refused");
-    assert!(said.contains("redrive.yaml is not a file: the old rule book stays"), "{said}");
+    let said = server.err.wait_for("rule book rejected");
+    assert!(said.contains("redrive.yaml is not a file; the old one stays active"), "{said}");
     assert_eq!(server.get("/healthz").status, 200);
     server.stop().assert_calm();
 }
@@ -125,7 +125,7 @@ fn a_password_in_an_address_is_shown_by_nobody() {
     server.accept("a.b", "e-1", "");
     server.until("e-1", "dead");
     folder.write("redrive.yaml", whole.replace("on_failure", "on_fail"));
-    server.err.wait_for("rule book refused");
+    server.err.wait_for("rule book rejected");
     folder.write("redrive.yaml", whole);
     let at = format!("http://{}", server.client.address);
     #[rustfmt::skip]
@@ -152,7 +152,7 @@ fn what_waits_for_a_removed_service_is_held_until_it_is_back() {
     server.accept("orders.placed", "o-1", "");
     folder.write("redrive.yaml", whole.replace("  orders:\n", "  others:\n").replace("orders.*", "others.*"));
     server.signal("HUP");
-    server.err.wait_for("holds from now on");
+    server.err.wait_for("rule book reloaded");
     assert_eq!(server.post("/v1/services/orders/resume", "", "").status, 200);
     gate.open();
     let held = until("it is held for that", || {

@@ -70,7 +70,7 @@ fn only_this_machine_is_served() {
     let folder = Folder::new();
     for address in ["0.0.0.0:0", "[::]:0"] {
         let refused = folder.run(&["serve", "--listen", address]).refused();
-        assert!(refused.contains("can be reached from elsewhere"), "{refused}");
+        assert!(refused.contains("is a public address, and authentication is off"), "{refused}");
         assert!(refused.contains("127.0.0.1"), "it says what to do: {refused}");
     }
 }
@@ -103,7 +103,7 @@ fn what_it_cannot_start_with_is_said() {
     let first = Server::run(serve(&folder, &[]));
     let taken = folder.run(&["serve", "--listen", &first.client.address, "--data", "other"]);
     assert_eq!(taken.code, 1, "{}", taken.stderr);
-    let says = |run: &Run| run.stderr.contains("somebody listens there already, perhaps another redrive");
+    let says = |run: &Run| run.stderr.contains("the address is in use, perhaps by another redrive");
     assert!(says(&taken) && taken.stderr.contains("--listen 127.0.0.1:"), "{}", taken.stderr);
     assert!(!folder.path("other").exists(), "what does not start leaves nothing behind");
     let demo = folder.run(&["demo", "--listen", &first.client.address, "--data", "play"]);

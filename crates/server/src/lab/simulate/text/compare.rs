@@ -1,5 +1,5 @@
-//! Two rule books side by side: every figure of both, their load over time on the same scale, and which is better
-//! at what.
+//! Two rule books side by side: every figure, the load over time on the same scale, and which is better at
+//! what.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -16,7 +16,7 @@ use crate::lab::simulate::text::{GAP_COLUMNS, LABEL_COLUMNS, PlotColumns, label,
 use crate::terminal::table::{Cell, CellAlign as Edge, Table};
 use crate::terminal::{hanging, style, terminal_columns};
 
-/// The whole page; `first` is the first book's run with the first seed.
+/// `first` is the first book's run with the first seed.
 pub(crate) fn page(
     first: &SimulationReport,
     names: [&str; 2],
@@ -71,7 +71,6 @@ fn figures(names: [&str; 2], comparison: &BookComparison) -> String {
     lines(table)
 }
 
-/// The dependencies that one of them called: the others need no lines.
 fn called(comparison: &BookComparison) -> BTreeSet<&str> {
     let most = |spread: &Option<FigureSpread>| spread.as_ref().and_then(|spread| spread.max).unwrap_or(0.0);
     let calls = comparison.figures.iter().filter(|figure| figure.metric == "calls");
@@ -91,7 +90,6 @@ fn cell(side: BookSide, figure: &FigureComparison, runs: usize) -> Cell {
     if figure.better == Some(side) { Cell::bold(text) } else { Cell::plain(text) }
 }
 
-/// The middle, and in brackets from where to where.
 fn spread(value: &FigureSpread, runs: usize) -> String {
     let (least, middle, most) = &value.shown;
     if runs == 1 || least == most { middle.clone() } else { format!("{middle} ({least} to {most})") }
@@ -154,7 +152,6 @@ fn sparks(names: [&str; 2], runs: usize, over_time: &[DependencyCurves]) -> Stri
     out
 }
 
-/// So many dependencies are told of one by one.
 const ALIKE_MAX: usize = 3;
 
 fn words(names: [&str; 2], comparison: &BookComparison) -> String {
@@ -177,8 +174,8 @@ fn words(names: [&str; 2], comparison: &BookComparison) -> String {
         }
     }
     let undecided = comparison.undecided();
-    let told = [("no difference in:", &undecided.same), ("chance decides:", &undecided.by_chance)];
-    for (lead, figures) in told.into_iter().filter(|(_, figures)| !figures.is_empty()) {
+    let rows = [("equal:", &undecided.same), ("within chance:", &undecided.by_chance)];
+    for (lead, figures) in rows.into_iter().filter(|(_, figures)| !figures.is_empty()) {
         let text = format!("{} {}", style::dim(lead), figures.join(", "));
         out.push_str(&hanging("", &text, terminal_columns()));
     }

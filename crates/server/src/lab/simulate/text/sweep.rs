@@ -1,5 +1,5 @@
-//! A sweep: a row for each value, a column for each figure that differs, the best of each marked, and below each
-//! column its curve.
+//! Sweep report: a row per value, a column per figure that differs, the best of each marked, and a curve
+//! below each column.
 
 use std::fmt::Write as _;
 
@@ -12,12 +12,11 @@ use crate::terminal::spark::spark;
 use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{hanging, style, terminal_columns};
 
-/// The whole page.
 pub(crate) fn page(scenario: &Scenario, runs: u32, seed: u64, swept: &SweepResult) -> String {
     let about = scenario.about.as_deref().unwrap_or("A scenario");
     let runs_shown = match runs {
         1 => format!("seed {seed}"),
-        runs => format!("{} each from seed {seed}, the middle of them", counted(u64::from(runs), "run")),
+        runs => format!("{} each from seed {seed}, median", counted(u64::from(runs), "run")),
     };
     let books = counted(swept.rows.len() as u64, "rule book");
     let played = format!("{} of events · {books} · {runs_shown}", show_rounded(scenario.duration));
@@ -67,10 +66,9 @@ fn table(swept: &SweepResult, columns: &[&SweepColumn]) -> String {
     table.lines().join("\n") + "\n"
 }
 
-/// As many steps as a curve is told in.
 const CURVE_STEPS: f64 = 1_000.0;
 
-/// From row to row; what never came is as high as the highest.
+/// From row to row; a missing value is as high as the highest.
 fn curve(column: &SweepColumn) -> String {
     let most = column.values.iter().flatten().copied().fold(0.0, f64::max);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to a thousand")]
@@ -98,7 +96,7 @@ fn expectations(swept: &SweepResult, runs: u32) -> String {
     out
 }
 
-/// What is wrong with a book that is nowhere written down, so that there is no line to show.
+/// Problems of a book that is in no file, so that there is no line to show.
 pub(crate) fn problems(problems: &[Problem]) -> String {
     let listed = problems.iter().map(|problem| {
         let help =
