@@ -21,7 +21,7 @@ pub use self::feed::TraceStep;
 
 /// An activity and its time: one line of the stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = Happening))]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ActivityLine {
     /// When it happened.
     pub at: Timestamp,

@@ -67,7 +67,7 @@ pub(crate) fn quantile_ms(took: &Sketch, share: f64) -> Option<f64> {
 
 /// Dependencies, and how the breakers are that guard them.
 #[utoipa::path(
-    get, path = "/v1/dependencies", operation_id = "dependencies", tag = "operating",
+    get, path = "/v1/dependencies", operation_id = "listDependencies", tag = "operating",
     responses((status = 200, description = "all that the rule book knows, by name", body = DependenciesResponse))
 )]
 pub(crate) async fn list(app: App, caller: ApiCaller) -> ApiResult {

@@ -22,7 +22,7 @@ const CANDIDATES_MAX: usize = 20;
 
 /// Events by their id or receipt, with their deliveries.
 #[utoipa::path(
-    get, path = "/v1/events/{name}", operation_id = "event", tag = "events",
+    get, path = "/v1/events/{name}", operation_id = "findEvents", tag = "events",
     params(("name" = String, Path, description = "the id or the receipt")),
     responses((status = 200, description = "several sources may have used one id", body = EventsResponse))
 )]
@@ -51,7 +51,7 @@ pub(crate) async fn event(app: App, caller: ApiCaller, PathName(name): PathName)
 
 /// A delivery with all its attempts, by its id, its `webhook-id`, or the first digits of it.
 #[utoipa::path(
-    get, path = "/v1/deliveries/{id}", operation_id = "delivery", tag = "deliveries",
+    get, path = "/v1/deliveries/{id}", operation_id = "getDelivery", tag = "deliveries",
     params(("id" = String, Path, description = "the id, or enough of its first digits", pattern = "^(msg_)?[0-9a-fA-F]{1,32}$")),
     responses((status = 200, description = "the delivery", body = DeliveryJson))
 )]
@@ -112,11 +112,11 @@ pub(crate) struct DeliveryKeys {
 
 /// Deliveries, the latest first.
 #[utoipa::path(
-    get, path = "/v1/deliveries", operation_id = "deliveries", tag = "deliveries",
+    get, path = "/v1/deliveries", operation_id = "listDeliveries", tag = "deliveries",
     params(QueryKeys<DeliveryKeys>, QueryKeys<PageQuery>),
     responses((
         status = 200, description = "a part of them", body = DeliveriesResponse,
-        links(("one" = (operation_id = "delivery", parameters(("id" = "$response.body#/deliveries/0/id")))))
+        links(("one" = (operation_id = "getDelivery", parameters(("id" = "$response.body#/deliveries/0/id")))))
     ))
 )]
 pub(crate) async fn list(

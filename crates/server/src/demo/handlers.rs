@@ -18,7 +18,7 @@ pub(crate) struct DemoJson {
 
 /// Where the story of the demo stands.
 #[utoipa::path(
-    get, path = "/v1/demo", operation_id = "demo", tag = "demo",
+    get, path = "/v1/demo", operation_id = "getDemo", tag = "demo",
     responses((status = 200, description = "its services and its steps", body = DemoJson))
 )]
 pub(crate) async fn story(app: App) -> ApiResult {
@@ -28,7 +28,7 @@ pub(crate) async fn story(app: App) -> ApiResult {
 /// Deploys the release of the broken service that works or the one that does not, or says that somebody has
 /// seen why letters are dead.
 #[utoipa::path(
-    post, path = "/v1/demo/{act}", operation_id = "actInDemo", tag = "demo",
+    post, path = "/v1/demo/{act}", operation_id = "runDemoAction", tag = "demo",
     params(("act" = String, Path, description = "`mend`, `break` or `look`", example = "mend")),
     responses((status = 200, description = "the story as it stands now", body = DemoJson))
 )]

@@ -284,8 +284,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// What happens, as it happens.
 #[utoipa::path(
-    get, path = "/v1/happenings", operation_id = "happenings", tag = "operating",
-    responses((status = 200, description = "one line of JSON for each, as in the schema `Happening`; an empty line is a sign of life", body = String, content_type = "application/x-ndjson"))
+    get, path = "/v1/happenings", operation_id = "streamActivity", tag = "operating",
+    responses((status = 200, description = "one line of JSON for each, as in the schema `ActivityLine`; an empty line is a sign of life", body = String, content_type = "application/x-ndjson"))
 )]
 pub(crate) async fn activity(app: App, Extension(peer): Extension<Peer>, caller: ApiCaller) -> ApiResult {
     let listener = TailListener {

@@ -42,7 +42,7 @@ pub(crate) struct CreateKeyRequest {
 
 /// Keys, the oldest first, without what makes them keys.
 #[utoipa::path(
-    get, path = "/v1/keys", operation_id = "keys", tag = "operating",
+    get, path = "/v1/keys", operation_id = "listApiKeys", tag = "operating",
     responses((status = 200, description = "all of them", body = KeysResponse))
 )]
 pub(crate) async fn list(app: App) -> ApiResult {
@@ -57,7 +57,7 @@ fn shown(app: &App, record: &KeyRecord) -> KeyJson {
 
 /// Makes a key; from the first one on, everybody is asked for one.
 #[utoipa::path(
-    post, path = "/v1/keys", operation_id = "createKey", tag = "operating",
+    post, path = "/v1/keys", operation_id = "createApiKey", tag = "operating",
     request_body = CreateKeyRequest,
     responses((status = 201, description = "the key itself, which is told only now", body = CreateKeyResponse))
 )]
@@ -109,7 +109,7 @@ fn unmade(why: &KeyCreationError) -> ApiError {
 
 /// Ends a key; one that has ended stays as it is.
 #[utoipa::path(
-    post, path = "/v1/keys/{id}/revoke", operation_id = "revokeKey", tag = "operating",
+    post, path = "/v1/keys/{id}/revoke", operation_id = "revokeApiKey", tag = "operating",
     params(("id" = String, Path, description = "what the key is called by")),
     request_body = NoteRequest,
     responses((status = 200, description = "the key as it is now", body = KeyRevocation))

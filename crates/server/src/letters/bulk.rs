@@ -73,7 +73,7 @@ pub(crate) struct AgeKeys {
 
 /// Deletes dead letters.
 ///
-/// One that takes long answers with a line of JSON now and then, each as in the schema `PurgeShown`; the last
+/// One that takes long answers with a line of JSON now and then, each as in the schema `PurgeResponse`; the last
 /// has `done`.
 #[utoipa::path(
     post, path = "/v1/dead-letters/purge", operation_id = "purgeDeadLetters", tag = "dead letters",
@@ -177,7 +177,7 @@ fn purging(
 /// Takes dead letters from elsewhere, all or none.
 #[utoipa::path(
     post, path = "/v1/dead-letters/import", operation_id = "importDeadLetters", tag = "dead letters",
-    request_body(content = String, content_type = "application/x-ndjson", description = "an envelope a line, at most 1,000 lines and 16 MiB"),
+    request_body(content((String = "application/x-ndjson"), (String = "application/octet-stream")), description = "an envelope a line, at most 1,000 lines and 16 MiB"),
     responses((status = 200, description = "they are here", body = ImportResponse))
 )]
 pub(crate) async fn import(app: App, caller: ApiCaller, headers: HeaderMap, body: Body) -> ApiResult {
@@ -221,7 +221,7 @@ pub(crate) async fn import(app: App, caller: ApiCaller, headers: HeaderMap, body
 #[utoipa::path(
     get, path = "/v1/dead-letters/export", operation_id = "exportDeadLetters", tag = "dead letters",
     params(QueryKeys<FilterKeys>, ("form" = inline(Option<LetterFormat>), Query, description = "the rule book's `dead_letter.form` for each letter unless given")),
-    responses((status = 200, description = "a line of JSON for each, as in the schema `LetterWritten`; it breaks off if the store fails", body = String, content_type = "application/x-ndjson"))
+    responses((status = 200, description = "a line of JSON for each, as in the schema `LetterDocument`; it breaks off if the store fails", body = String, content_type = "application/x-ndjson"))
 )]
 pub(crate) async fn export(
     app: App,

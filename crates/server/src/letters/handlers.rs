@@ -53,12 +53,12 @@ pub(crate) struct FormKeys {
 
 /// Dead letters, the latest first.
 #[utoipa::path(
-    get, path = "/v1/dead-letters", operation_id = "deadLetters", tag = "dead letters",
+    get, path = "/v1/dead-letters", operation_id = "listDeadLetters", tag = "dead letters",
     params(QueryKeys<FilterKeys>, QueryKeys<PageQuery>, QueryKeys<CursorKeys>),
     responses((
         status = 200, description = "a part of them; one may be short and still not be the last", body = LettersResponse,
         links(
-            ("envelope" = (operation_id = "deadLetter", parameters(("id" = "$response.body#/dead_letters/0/id")))),
+            ("envelope" = (operation_id = "getDeadLetter", parameters(("id" = "$response.body#/dead_letters/0/id")))),
             ("skip" = (operation_id = "skipDeadLetter", parameters(("id" = "$response.body#/dead_letters/0/id")))),
             ("edit" = (operation_id = "editDeadLetter", parameters(("id" = "$response.body#/dead_letters/0/id")))),
         )
@@ -79,7 +79,7 @@ pub(crate) async fn list(
 
 /// The causes that dead letters have in common, the most frequent first.
 #[utoipa::path(
-    get, path = "/v1/failure-groups", operation_id = "failureGroups", tag = "dead letters",
+    get, path = "/v1/failure-groups", operation_id = "listFailureGroups", tag = "dead letters",
     params(QueryKeys<FilterKeys>),
     responses((status = 200, description = "500 of them at most", body = FailureGroupsResponse))
 )]
@@ -93,7 +93,7 @@ pub(crate) async fn groups(app: App, caller: ApiCaller, Query(filter): Query<Fil
 
 /// Sessions that a dead letter holds, those held for longest first.
 #[utoipa::path(
-    get, path = "/v1/held-sessions", operation_id = "heldSessions", tag = "dead letters",
+    get, path = "/v1/held-sessions", operation_id = "listHeldSessions", tag = "dead letters",
     responses((status = 200, description = "1,000 of them at most", body = HeldSessionsResponse))
 )]
 pub(crate) async fn held_sessions(app: App) -> ApiResult {
@@ -119,7 +119,7 @@ async fn find(app: &App, caller: &ApiCaller, name: &str) -> Result<LetterLookup,
 
 /// A dead letter for other systems.
 #[utoipa::path(
-    get, path = "/v1/dead-letters/{id}", operation_id = "deadLetter", tag = "dead letters",
+    get, path = "/v1/dead-letters/{id}", operation_id = "getDeadLetter", tag = "dead letters",
     params(("id" = String, Path, description = "the id, the first digits of it, or the id that it had elsewhere"), ("form" = inline(Option<LetterFormat>), Query, description = "the rule book's `dead_letter.form` for the letter unless given")),
     responses((
         status = 200, description = "the letter", body = LetterDocument,

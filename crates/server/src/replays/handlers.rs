@@ -108,13 +108,13 @@ struct NewReplayRequest {
 
 /// Sends dead letters again, in the background.
 #[utoipa::path(
-    post, path = "/v1/replays", operation_id = "beginReplay", tag = "replays",
+    post, path = "/v1/replays", operation_id = "startReplay", tag = "replays",
     request_body(content = NewReplayRequest, example = json!({ "service": "billing", "canary": true, "rate": "20/s" })),
     responses(
         (
             status = 201, description = "it has begun", body = ReplayJson,
             links(
-                ("one" = (operation_id = "replay", parameters(("id" = "$response.body#/id")))),
+                ("one" = (operation_id = "getReplay", parameters(("id" = "$response.body#/id")))),
                 ("change" = (operation_id = "changeReplay", parameters(("id" = "$response.body#/id")))),
             )
         ),
@@ -238,11 +238,11 @@ fn describe(ids: &[DeliveryId]) -> String {
 
 /// Replays, the latest first.
 #[utoipa::path(
-    get, path = "/v1/replays", operation_id = "replays", tag = "replays",
+    get, path = "/v1/replays", operation_id = "listReplays", tag = "replays",
     params(QueryKeys<BeforeQuery>, QueryKeys<PageQuery>),
     responses((
         status = 200, description = "a part of them", body = ReplaysResponse,
-        links(("one" = (operation_id = "replay", parameters(("id" = "$response.body#/replays/0/id")))))
+        links(("one" = (operation_id = "getReplay", parameters(("id" = "$response.body#/replays/0/id")))))
     ))
 )]
 pub(crate) async fn list(
@@ -277,7 +277,7 @@ async fn look(node: &Node, caller: &ApiCaller, id: ReplayId) -> Result<ReplayVie
 
 /// How a replay stands.
 #[utoipa::path(
-    get, path = "/v1/replays/{id}", operation_id = "replay", tag = "replays",
+    get, path = "/v1/replays/{id}", operation_id = "getReplay", tag = "replays",
     params(("id" = u64, Path, description = "its number", example = 1)),
     responses((status = 200, description = "the replay", body = ReplayJson))
 )]
@@ -344,9 +344,9 @@ impl WatchUntil {
 
 /// A replay whenever it has changed, as server-sent events.
 #[utoipa::path(
-    get, path = "/v1/replays/{id}/progress", operation_id = "watchReplay", tag = "replays",
+    get, path = "/v1/replays/{id}/progress", operation_id = "streamReplayProgress", tag = "replays",
     params(("id" = u64, Path, description = "its number", example = 1), ("until" = inline(Option<WatchUntil>), Query, description = "its end unless said otherwise")),
-    responses((status = 200, description = "the data of each are as in the schema `ReplayShown`", body = String, content_type = "text/event-stream"))
+    responses((status = 200, description = "the data of each are as in the schema `ReplayJson`", body = String, content_type = "text/event-stream"))
 )]
 pub(crate) async fn progress(
     app: App,

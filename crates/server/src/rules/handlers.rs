@@ -41,7 +41,7 @@ struct BookJsonPair {
 
 /// The rule book that holds, with what `redrive check` finds in it.
 #[utoipa::path(
-    get, path = "/v1/book", operation_id = "book", tag = "operating",
+    get, path = "/v1/book", operation_id = "getRuleBook", tag = "operating",
     responses((status = 200, description = "its text without the passwords of addresses; query values and webhook paths are masked below admin", body = BookJson))
 )]
 pub(crate) async fn book(app: App, caller: ApiCaller) -> ApiResult {
@@ -192,7 +192,7 @@ pub(crate) struct RuleKeys {
 
 /// What holds for one type of event of a service, value by value.
 #[utoipa::path(
-    get, path = "/v1/rule", operation_id = "rule", tag = "operating",
+    get, path = "/v1/rule", operation_id = "getRule", tag = "operating",
     params(QueryKeys<RuleKeys>),
     responses((status = 200, description = "every value, and where it came from", body = RuleJson))
 )]

@@ -117,7 +117,7 @@ struct MoveRemovedRequest {
 
 /// Services that deliveries wait for though the rule book has them no more, or has no row that takes these events.
 #[utoipa::path(
-    get, path = "/v1/removed", operation_id = "removedServices", tag = "operating",
+    get, path = "/v1/removed", operation_id = "listRemovedServices", tag = "operating",
     responses((status = 200, description = "all of them, with how many deliveries wait", body = RemovedResponse))
 )]
 pub(crate) async fn list(app: App, caller: ApiCaller) -> ApiResult {
@@ -135,7 +135,7 @@ pub(crate) async fn list(app: App, caller: ApiCaller) -> ApiResult {
 /// Turns what waits for a removed service into dead letters (`SERVICE_REMOVED`), or what no row of a service takes
 /// (`RULE_REMOVED`), the oldest first.
 #[utoipa::path(
-    post, path = "/v1/removed/{service}/dead-letter", operation_id = "deadLetterRemoved", tag = "operating",
+    post, path = "/v1/removed/{service}/dead-letter", operation_id = "deadLetterRemovedService", tag = "operating",
     params(("service" = String, Path, description = "a service that the rule book has no more, or that has lost rows", example = "billing", min_length = 1, max_length = 200, pattern = "^[A-Za-z0-9_.:-]+$")),
     request_body = DeadLetterRemovedRequest,
     responses((status = 200, description = "how many are dead letters now; none when nothing is left to do", body = ReassignResponse))
@@ -151,7 +151,7 @@ pub(crate) async fn dead_letter(
 
 /// Sends what waits for a removed service, or what no row of it takes, to another service, each session in its order.
 #[utoipa::path(
-    post, path = "/v1/removed/{service}/move", operation_id = "moveRemoved", tag = "operating",
+    post, path = "/v1/removed/{service}/move", operation_id = "moveRemovedService", tag = "operating",
     params(("service" = String, Path, description = "a service that the rule book has no more, or that has lost rows", example = "billing", min_length = 1, max_length = 200, pattern = "^[A-Za-z0-9_.:-]+$")),
     request_body = MoveRemovedRequest,
     responses((status = 200, description = "how many wait for the other service now; none when nothing is left to do", body = ReassignResponse))

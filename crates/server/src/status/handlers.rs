@@ -26,7 +26,7 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
 
 /// How the server is, or the services that the key is bound to.
 #[utoipa::path(
-    get, path = "/v1/status", operation_id = "status", tag = "operating",
+    get, path = "/v1/status", operation_id = "getStatus", tag = "operating",
     responses((status = 200, description = "services, dependencies and what needs a hand", body = Status))
 )]
 pub(crate) async fn status(app: App, caller: ApiCaller) -> ApiResult {

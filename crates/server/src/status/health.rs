@@ -64,7 +64,7 @@ pub(crate) struct HealthMemo(Mutex<Option<(Instant, Arc<Vec<HealthProblem>>)>>);
 
 /// Whether it works.
 #[utoipa::path(
-    get, path = "/healthz", operation_id = "health", tag = "operating",
+    get, path = "/healthz", operation_id = "getHealth", tag = "operating",
     responses((status = 200, description = "it does", body = HealthJson))
 )]
 pub(crate) async fn live(app: App) -> ApiResult {
@@ -79,7 +79,7 @@ pub(crate) async fn live(app: App) -> ApiResult {
 ///
 /// Names are told to whoever may read everything; others hear how many there are.
 #[utoipa::path(
-    get, path = "/readyz", operation_id = "ready", tag = "operating",
+    get, path = "/readyz", operation_id = "getReadiness", tag = "operating",
     responses((status = 200, description = "it does", body = ReadinessJson))
 )]
 pub(crate) async fn ready(app: App, peer: Option<Extension<Peer>>, headers: HeaderMap) -> ApiResult {

@@ -126,8 +126,8 @@ impl LiveHub {
 
 /// How it is every second, and what happens, as it happens.
 #[utoipa::path(
-    get, path = "/v1/live", operation_id = "live", tag = "operating",
-    responses((status = 200, description = "server-sent events: `pulse` every second with a `Pulse`, and `happening` with a `Happening`, at most 50 a second", body = String, content_type = "text/event-stream"))
+    get, path = "/v1/live", operation_id = "streamLive", tag = "operating",
+    responses((status = 200, description = "server-sent events: `pulse` every second with a `Pulse`, and `happening` with an `ActivityLine`, at most 50 a second", body = String, content_type = "text/event-stream"))
 )]
 pub(crate) async fn live(app: App, Extension(peer): Extension<Peer>, caller: ApiCaller) -> ApiResult {
     let place = app.live.place(&caller, peer)?;

@@ -38,7 +38,7 @@ const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The figures in Prometheus' text format.
 #[utoipa::path(
-    get, path = "/metrics", operation_id = "scrape", tag = "operating",
+    get, path = "/metrics", operation_id = "scrapeMetrics", tag = "operating",
     responses((status = 200, description = "the families of `docs/reference/metrics.md`; a part that cannot be had is left out, and `redrive_metrics_age_seconds` says how old the others are", body = String, content_type = "text/plain"))
 )]
 pub(crate) async fn scrape(app: App) -> ApiResult {
@@ -48,7 +48,7 @@ pub(crate) async fn scrape(app: App) -> ApiResult {
 
 /// The figures as JSON.
 #[utoipa::path(
-    get, path = "/v1/metrics", operation_id = "metrics", tag = "operating",
+    get, path = "/v1/metrics", operation_id = "getMetrics", tag = "operating",
     responses((status = 200, description = "all of it as it is, as it was, or the parts that can be had", body = MetricsJson))
 )]
 pub(crate) async fn figures(app: App) -> ApiResult {

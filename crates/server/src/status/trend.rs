@@ -32,7 +32,7 @@ pub(crate) struct TrendKeys {
 
 /// How it has been lately: of everything, of one service or of one dependency.
 #[utoipa::path(
-    get, path = "/v1/trend", operation_id = "trend", tag = "operating",
+    get, path = "/v1/trend", operation_id = "getTrend", tag = "operating",
     params(QueryKeys<TrendKeys>),
     responses((status = 200, description = "step by step, as far back as is known", body = TrendJson))
 )]

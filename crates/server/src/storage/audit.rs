@@ -80,7 +80,7 @@ pub(crate) fn page(records: &[AuditRecord], now: Timestamp, room: Option<usize>)
 
 /// What was done, by hand or by rule, the latest first.
 #[utoipa::path(
-    get, path = "/v1/audit", operation_id = "audit", tag = "operating",
+    get, path = "/v1/audit", operation_id = "listAuditEntries", tag = "operating",
     params(QueryKeys<BeforeQuery>, QueryKeys<PageQuery>),
     responses((status = 200, description = "a part of it", body = AuditResponse))
 )]

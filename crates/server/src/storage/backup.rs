@@ -150,7 +150,7 @@ fn bar(step: &BackupStep, columns: usize) -> String {
 
 /// Copies the store to a folder of the server's machine.
 #[utoipa::path(
-    post, path = "/v1/backup", operation_id = "backUp", tag = "operating",
+    post, path = "/v1/backup", operation_id = "createBackup", tag = "operating",
     request_body = BackupRequest,
     responses((status = 200, description = "one line of JSON for each step, as in the schema `BackupStep`", body = String, content_type = "application/x-ndjson"))
 )]

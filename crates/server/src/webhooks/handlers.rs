@@ -125,7 +125,7 @@ pub(crate) fn is_call(method: &Method, uri: &Uri) -> bool {
 /// Who calls is told by the signature in the header that the source's scheme has, over the body as it came.
 /// A call is answered once its event is durable, whatever its targets do.
 #[utoipa::path(
-    post, path = "/v1/hooks/{source}", operation_id = "acceptHook", tag = "events",
+    post, path = "/v1/hooks/{source}", operation_id = "receiveWebhook", tag = "events",
     params(("source" = String, Path, description = "a webhook source of the rule book")),
     request_body(content = serde_json::Value, content_type = "application/json", description = "whatever the sender sends"),
     responses(

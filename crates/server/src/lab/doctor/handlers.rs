@@ -39,7 +39,7 @@ pub(crate) struct DoctorKeys {
 /// The latest 5,000 deliveries are looked at with all their attempts, beside what the server has counted. A
 /// report serves all who ask within five seconds, unless another rule book holds by then.
 #[utoipa::path(
-    get, path = "/v1/doctor", operation_id = "doctor", tag = "operating",
+    get, path = "/v1/doctor", operation_id = "runDoctor", tag = "operating",
     params(QueryKeys<DoctorKeys>),
     responses((status = 200, description = "no findings say that nothing ails, as far as what was looked at can tell", body = DoctorReport))
 )]

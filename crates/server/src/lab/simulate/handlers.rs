@@ -80,7 +80,7 @@ impl Default for Simulations {
 
 /// Scenarios that fit any rule book, to be played as they are or to start from.
 #[utoipa::path(
-    get, path = "/v1/scenarios", operation_id = "scenarios", tag = "operating",
+    get, path = "/v1/scenarios", operation_id = "listScenarios", tag = "operating",
     responses((status = 200, description = "each with its text", body = ScenariosResponse))
 )]
 pub(crate) async fn ready() -> ApiResult {
@@ -97,7 +97,7 @@ pub(crate) async fn ready() -> ApiResult {
 /// It is played within ten seconds, one at a time, with at most 300,000 deliveries of which 100,000 may wait at a time;
 /// `redrive simulate` has no such bounds. What is wrong with a scenario is in `details.problems`, each with its line.
 #[utoipa::path(
-    post, path = "/v1/simulate", operation_id = "simulate", tag = "operating",
+    post, path = "/v1/simulate", operation_id = "runSimulation", tag = "operating",
     request_body = SimulateRequest,
     responses((status = 200, description = "what came of it", body = SimulateResponse))
 )]
