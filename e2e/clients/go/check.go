@@ -62,7 +62,7 @@ func sendsAnEvent() {
 	must(answer.JSON202.Deliveries == 2 && !answer.JSON202.Duplicate, *answer.JSON202)
 	found := answered(client.FindEventsWithResponse(ctx, answer.JSON202.Receipt))
 	must(found.JSON200 != nil, string(found.Body))
-	must(len(found.JSON200.Events) == 1 && found.JSON200.Events[0].Id == answer.JSON202.Id, *found.JSON200)
+	must(len(found.JSON200.Events) == 1 && found.JSON200.Events[0].Receipt == answer.JSON202.Receipt, *found.JSON200)
 }
 
 func listsDeliveries() {
@@ -94,7 +94,7 @@ func listsAndGetsDeadLetters() {
 }
 
 func replaysDeadLetters() {
-	body := redrive.ReplayRequest{
+	body := redrive.NewReplayRequest{
 		Letters: &[]string{until(deadDelivery).Id}, To: pointer("ledger"), Note: pointer("checked"),
 	}
 	begun := answered(client.StartReplayWithResponse(ctx, body))

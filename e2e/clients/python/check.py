@@ -19,8 +19,8 @@ from redrive_client.models import (
     EventsResponse,
     ImportResponse,
     LettersResponse,
+    NewReplayRequest,
     ReplayJson,
-    ReplayRequest,
     ReplaySurveyJson,
 )
 from redrive_client.types import File
@@ -50,7 +50,7 @@ def sends_an_event():
     assert answer.deliveries == 2 and answer.duplicate is False, answer
     found = find_events.sync(answer.receipt, client=client)
     assert isinstance(found, EventsResponse), found
-    assert [event.id for event in found.events] == [answer.id], found
+    assert [event.receipt for event in found.events] == [answer.receipt], found
 
 
 def lists_deliveries():
@@ -90,10 +90,10 @@ def exports_and_imports_dead_letters():
 
 def replays_dead_letters():
     letter = dead_deliveries()[0].id
-    survey = start_replay.sync(client=client, body=ReplayRequest(letters=[letter], dry_run=True))
+    survey = start_replay.sync(client=client, body=NewReplayRequest(letters=[letter], dry_run=True))
     assert isinstance(survey, ReplaySurveyJson), survey
     assert survey.letters == 1, survey
-    begun = start_replay.sync(client=client, body=ReplayRequest(letters=[letter], to="ledger", note="checked"))
+    begun = start_replay.sync(client=client, body=NewReplayRequest(letters=[letter], to="ledger", note="checked"))
     assert isinstance(begun, ReplayJson), begun
     replay = until(lambda: get_replay.sync(begun.id, client=client), lambda replay: replay.state.value == "done")
     assert isinstance(replay, ReplayJson), replay

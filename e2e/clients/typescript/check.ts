@@ -44,7 +44,7 @@ const steps: Record<string, () => Promise<void>> = {
     assert.equal(accepted.deliveries, 2);
     assert.equal(accepted.duplicate, false);
     const found = ok(await client.GET("/v1/events/{name}", { params: { path: { name: accepted.receipt } } }));
-    assert.deepEqual(found.events.map((event) => event.id), [accepted.id]);
+    assert.deepEqual(found.events.map((event) => event.receipt), [accepted.receipt]);
   },
 
   async "lists deliveries"() {
@@ -78,7 +78,7 @@ const steps: Record<string, () => Promise<void>> = {
 
   async "replays dead letters"() {
     const { id } = await until(deadDelivery);
-    const body: Schemas["ReplayRequest"] = { letters: [id], to: "ledger", note: "checked" };
+    const body: Schemas["NewReplayRequest"] = { letters: [id], to: "ledger", note: "checked" };
     const begun = ok(await client.POST("/v1/replays", { body }));
     assert.ok("state" in begun);
     const replay: Replay = await until(async () => {

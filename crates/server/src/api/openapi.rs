@@ -237,9 +237,11 @@ fn errors_of(operation: &Operation, own: &[ApiCode]) -> BTreeMap<String, Vec<Api
 /// Such as `BadRequestOrValidationError`: generators of clients make type names of it.
 fn name_of(codes: &[ApiCode]) -> String {
     let capitalized = |word: &str| word[..1].to_owned() + &word[1..].to_lowercase();
-    let named = |code: &ApiCode| -> String { code.as_str().split('_').map(capitalized).collect() };
+    let named = |code: &ApiCode| -> String {
+        code.as_str().trim_end_matches("_ERROR").split('_').map(capitalized).collect()
+    };
     let names: Vec<String> = codes.iter().map(named).collect();
-    names.join("Or")
+    names.join("Or") + "Error"
 }
 
 /// An error response with one of those codes, which have one status.
@@ -333,8 +335,8 @@ fn inline(value: &mut Value, scalars: &Map<String, Value>) {
 
 /// Says what types cannot.
 fn refine(document: &mut Value) {
-    for name in ["MoveRemovedRequest", "PurgeRequest", "ReplayRequest"] {
-        document["components"]["schemas"][name]["additionalProperties"] = json!(false);
+    for name in ["MoveRemovedRequest", "PurgeRequest", "NewReplayRequest"] {
+        schema(document, name)["additionalProperties"] = json!(false);
     }
     // What they bring may be left out.
     for path in [
@@ -349,9 +351,9 @@ fn refine(document: &mut Value) {
     }
     let import = &mut document["paths"]["/v1/dead-letters/import"]["post"]["requestBody"];
     import["content"]["application/octet-stream"]["schema"]["format"] = json!("binary");
-    let schemas = &mut document["components"]["schemas"];
-    schemas["ErrorJson"]["properties"]["code"]["enum"] = ApiCode::ALL.map(ApiCode::as_str).as_slice().into();
-    let event = &mut schemas["CloudEvent"];
+    let codes = ApiCode::ALL.map(ApiCode::as_str);
+    schema(document, "ErrorJson")["properties"]["code"]["enum"] = codes.as_slice().into();
+    let event = schema(document, "CloudEvent");
     event["not"] = json!({ "required": ["data", "data_base64"] });
     event["propertyNames"] = json!({ "pattern": "^([a-z0-9]{1,64}|data_base64)$" });
     // Without a type, since a Go generator cannot write one that is several.
@@ -363,6 +365,10 @@ fn refine(document: &mut Value) {
         "minimum": i32::MIN,
         "maximum": i32::MAX,
     });
+}
+
+fn schema<'a>(document: &'a mut Value, name: &str) -> &'a mut Value {
+    document["components"]["schemas"].get_mut(name).expect("a schema that is refined is described")
 }
 
 /// Writes each object in one piece, since generators of clients drop an object that is composed of others:
@@ -454,15 +460,16 @@ fn listed(value: &Value) -> Vec<Value> {
     }
 }
 
-/// Removes the schemas that only others were composed of. Those that the frame names describe lines of streams.
+/// Removes the schemas that only others were composed of.
 fn remove_unused(document: &mut Value) {
-    let named = OpenApiFrame::openapi().components.unwrap_or_default().schemas;
+    // These describe the lines of streams, to which nothing refers.
+    const STREAMED: [&str; 3] = ["ActivityLine", "BackupStep", "Pulse"];
     loop {
         let text = document.to_string();
         let schemas = document["components"]["schemas"].as_object_mut().expect("it has schemas");
         let before = schemas.len();
         schemas.retain(|name, _| {
-            named.contains_key(name) || text.contains(&format!("\"#/components/schemas/{name}\""))
+            STREAMED.contains(&name.as_str()) || text.contains(&format!("\"#/components/schemas/{name}\""))
         });
         if schemas.len() == before {
             return;

@@ -49,6 +49,9 @@ fn the_description_is_whole() {
         if schema.get("allOf").is_some() {
             problems.push(format!("{name}: openapi-python-client drops what is composed of others"));
         }
+        if document["components"]["responses"].get(name).is_some() {
+            problems.push(format!("{name}: a response has that name too"));
+        }
     }
     let mut ids = BTreeSet::new();
     for (path, item) in document["paths"].as_object().expect("there are paths") {
