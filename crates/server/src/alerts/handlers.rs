@@ -33,7 +33,7 @@ const MESSAGES_SEEN_MAX: usize = 100;
 
 /// Alerts, receivers and recent notifications.
 #[utoipa::path(
-    get, path = "/v1/alerts", operation_id = "alerts", tag = "operating",
+    get, path = "/v1/alerts", operation_id = "listAlerts", tag = "operating",
     responses((status = 200, description = "alerts, receivers and recent notifications", body = AlertsResponse))
 )]
 pub(crate) async fn list(app: App, caller: ApiCaller) -> ApiResult {

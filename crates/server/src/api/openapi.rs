@@ -5,7 +5,7 @@
 
 pub(crate) mod query_keys;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use axum::Router;
@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::security::SecurityRequirement;
-use utoipa::openapi::{OpenApi as Description, Ref, RefOr, Response};
+use utoipa::openapi::{OpenApi as Description, Ref, RefOr};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
 use crate::access::{RouteAccess, RouteGuard, guard};
@@ -119,9 +119,10 @@ impl Routes {
         (open, guarded)
     }
 
-    fn describe(self) -> Description {
+    /// What describes them, and the error responses that several have in common, by their names.
+    fn describe(self) -> (Description, Map<String, Value>) {
         let mut router = OpenApiRouter::with_openapi(OpenApiFrame::openapi());
-        let mut common = BTreeMap::new();
+        let mut common = Map::new();
         for DescribedRoute { need, described: (schemas, mut paths, answer), errors } in self.promised {
             for (does, operation) in paths.paths.values_mut().flat_map(operations) {
                 describe_headers(operation);
@@ -135,14 +136,12 @@ impl Routes {
                 for (status, codes) in errors_of(operation, &[errors, asked, does.errors()].concat()) {
                     let name = name_of(&codes);
                     operation.responses.responses.insert(status, Ref::from_response_name(&name).into());
-                    common.entry(name).or_insert_with(|| RefOr::T(error(&codes)));
+                    common.entry(name).or_insert_with(|| error(&codes));
                 }
             }
             router = router.routes((schemas, paths, answer));
         }
-        let mut description = router.into_openapi();
-        description.components.get_or_insert_default().responses.extend(common);
-        description
+        (router.into_openapi(), common)
     }
 
     #[cfg(test)]
@@ -225,12 +224,20 @@ fn errors_of(operation: &Operation, own: &[ApiCode]) -> BTreeMap<String, Vec<Api
     by_status
 }
 
+/// Such as `BadRequestOrValidationError`: generators of clients make type names of it.
 fn name_of(codes: &[ApiCode]) -> String {
-    let words: Vec<&str> = codes.iter().map(|code| code.as_str()).collect();
-    words.join(".")
+    let capitalized = |word: &str| word[..1].to_owned() + &word[1..].to_lowercase();
+    let named = |code: &ApiCode| -> String {
+        code.as_str().trim_end_matches("_ERROR").split('_').map(capitalized).collect()
+    };
+    let names: Vec<String> = codes.iter().map(named).collect();
+    names.join("Or") + "Error"
 }
 
-fn error(codes: &[ApiCode]) -> Response {
+/// An error response with one of those codes, which have one status.
+///
+/// Generators of clients read the reference and make one error type of it; validators read the codes beside it too.
+fn error(codes: &[ApiCode]) -> Value {
     let meanings: Vec<String> =
         codes.iter().map(|code| format!("`{}`: {}", code.as_str(), code.meaning())).collect();
     let words: Vec<&str> = codes.iter().map(|code| code.as_str()).collect();
@@ -238,23 +245,25 @@ fn error(codes: &[ApiCode]) -> Response {
     if codes.iter().any(|code| code.has_retry_after()) {
         headers["Retry-After"] = json!({ "$ref": "#/components/headers/Retry-After" });
     }
-    let code = json!({ "type": "string", "enum": words });
-    let one_of_those = json!({ "allOf": [
-        { "$ref": "#/components/schemas/ErrorJson" },
-        { "type": "object", "properties": { "code": code } },
-    ] });
-    let schema = json!({ "type": "object", "required": ["error"], "properties": { "error": one_of_those } });
-    let response = json!({
+    let error = json!({
+        "$ref": "#/components/schemas/ErrorJson",
+        "properties": { "code": { "type": "string", "enum": words } },
+    });
+    json!({
         "description": meanings.join("\n\n"),
         "headers": headers,
-        "content": { "application/json": { "schema": schema } },
-    });
-    serde_json::from_value(response).expect("it is written as OpenAPI writes it")
+        "content": { "application/json": { "schema": {
+            "$ref": "#/components/schemas/ErrorBody",
+            "properties": { "error": error },
+        } } },
+    })
 }
 
 pub(crate) fn document() -> Value {
-    let mut document = serde_json::to_value(api::routes().describe()).expect("descriptions are JSON");
+    let (description, responses) = api::routes().describe();
+    let mut document = serde_json::to_value(description).expect("descriptions are JSON");
     let components = &mut document["components"];
+    components["responses"] = responses.into();
     components["headers"] = json!({
         "X-Correlation-Id": {
             "description": "identifies the request in logs",
@@ -272,8 +281,10 @@ pub(crate) fn document() -> Value {
     components["securitySchemes"] = json!({
         "bearer": { "type": "http", "scheme": "bearer", "description": "an API key or a token" },
     });
-    refine(&mut document);
     inline_scalars(&mut document);
+    flatten_objects(&mut document);
+    refine(&mut document);
+    remove_unused(&mut document);
     document
 }
 
@@ -311,9 +322,8 @@ fn inline(value: &mut Value, scalars: &Map<String, Value>) {
 }
 
 fn refine(document: &mut Value) {
-    for name in ["MoveRemovedWanted", "PurgeWanted", "ReplayWanted"] {
-        let whole = merged(document, name);
-        document["components"]["schemas"][name] = whole;
+    for name in ["MoveRemovedRequest", "PurgeRequest", "NewReplayRequest"] {
+        schema(document, name)["additionalProperties"] = json!(false);
     }
     // These bodies are optional.
     for path in [
@@ -326,43 +336,139 @@ fn refine(document: &mut Value) {
     ] {
         document["paths"][path]["post"]["requestBody"]["required"] = json!(false);
     }
-    let schemas = &mut document["components"]["schemas"];
-    schemas["ErrorJson"]["properties"]["code"]["enum"] = ApiCode::ALL.map(ApiCode::as_str).as_slice().into();
-    let event = &mut schemas["CloudEvent"];
+    let import = &mut document["paths"]["/v1/dead-letters/import"]["post"]["requestBody"];
+    import["content"]["application/octet-stream"]["schema"]["format"] = json!("binary");
+    let codes = ApiCode::ALL.map(ApiCode::as_str);
+    schema(document, "ErrorJson")["properties"]["code"]["enum"] = codes.as_slice().into();
+    let event = schema(document, "CloudEvent");
     event["not"] = json!({ "required": ["data", "data_base64"] });
     event["propertyNames"] = json!({ "pattern": "^([a-z0-9]{1,64}|data_base64)$" });
+    // Without a type, since a Go generator cannot write one that is several.
     event["additionalProperties"] = json!({
-        "description": "an extension attribute",
-        "type": ["string", "integer", "boolean", "null"],
+        "description": "an extension attribute: string, integer, boolean or null",
+        "not": { "type": ["array", "object"] },
         "pattern": event["properties"]["id"]["pattern"],
+        "multipleOf": 1,
         "minimum": i32::MIN,
         "maximum": i32::MAX,
     });
 }
 
-/// The schema of a request in one piece, so that additional properties can be refused.
-fn merged(document: &Value, name: &str) -> Value {
-    let schemas = &document["components"]["schemas"];
-    let mut whole = json!({ "type": "object", "properties": {}, "additionalProperties": false });
-    whole["description"] = schemas[name]["description"].clone();
-    for part in schemas[name]["allOf"].as_array().into_iter().flatten() {
-        let path = part["$ref"].as_str().and_then(|path| path.strip_prefix('#'));
-        let part = path.map_or(part, |path| document.pointer(path).expect("what is referred to is there"));
-        for (key, value) in part["properties"].as_object().into_iter().flatten() {
-            whole["properties"][key] = value.clone();
-        }
-        if let Some(required) = part.get("required") {
-            whole["required"] = required.clone();
+fn schema<'a>(document: &'a mut Value, name: &str) -> &'a mut Value {
+    document["components"]["schemas"].get_mut(name).expect("a schema that is refined is described")
+}
+
+/// Writes each object in one piece, since generators of clients drop an object that is composed of others:
+/// the parts that are read as one, and the variants of an enum, whose tag says which properties there are.
+fn flatten_objects(document: &mut Value) {
+    let schemas = document["components"]["schemas"].as_object_mut().expect("it has schemas");
+    let is_composed = |schema: &Value| schema.get("allOf").or(schema.get("oneOf")).is_some();
+    let composed = schemas.iter().filter(|(_, schema)| is_composed(schema));
+    let flat: Vec<_> =
+        composed.filter_map(|(name, schema)| Some((name.clone(), flattened(schema, schemas)?))).collect();
+    schemas.extend(flat);
+}
+
+/// The schema as one object; none where it is something else too.
+fn flattened(schema: &Value, schemas: &Map<String, Value>) -> Option<Value> {
+    let name = schema["$ref"].as_str().and_then(|path| path.strip_prefix("#/components/schemas/"));
+    let schema = name.map_or(schema, |name| &schemas[name]);
+    let parts_of = |word: &str| -> Option<Option<Vec<Value>>> {
+        let parts = schema[word].as_array()?;
+        Some(parts.iter().map(|part| flattened(part, schemas)).collect())
+    };
+    if let Some(parts) = parts_of("allOf") {
+        let parts = parts?;
+        let required = parts.iter().flat_map(required).cloned().collect();
+        Some(object(schema, required, joined(&parts)))
+    } else if let Some(variants) = parts_of("oneOf") {
+        let variants = variants?;
+        let tag = variants.first()?["properties"].as_object()?.keys().find(|key| {
+            variants
+                .iter()
+                .all(|variant| variant["properties"][key]["enum"].as_array().is_some_and(|is| is.len() == 1))
+        })?;
+        let in_all = |key: &&Value| variants.iter().all(|variant| required(variant).contains(key));
+        let required = required(&variants[0]).iter().filter(in_all).cloned().collect();
+        let mut properties = joined(&variants);
+        let meaning = |variant: &Value| {
+            let is = variant["properties"][tag]["enum"][0].as_str()?;
+            Some(format!("`{is}`: {}", variant["description"].as_str()?))
+        };
+        let meanings: Vec<String> = variants.iter().filter_map(meaning).collect();
+        properties[tag]["description"] = meanings.join("\n").into();
+        Some(object(schema, required, properties))
+    } else {
+        let is_map = schema["additionalProperties"].is_object();
+        (schema["properties"].is_object() && !is_map).then(|| schema.clone())
+    }
+}
+
+fn required(schema: &Value) -> &[Value] {
+    schema["required"].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn object(schema: &Value, required: Vec<Value>, properties: Map<String, Value>) -> Value {
+    let mut object = json!({ "type": "object", "required": required, "properties": properties });
+    if let Some(description) = schema.get("description") {
+        object["description"] = description.clone();
+    }
+    object
+}
+
+/// The properties of all; one that several have is whatever it is in one of them.
+fn joined(parts: &[Value]) -> Map<String, Value> {
+    let mut all = Map::new();
+    for (key, property) in parts.iter().filter_map(|part| part["properties"].as_object()).flatten() {
+        let Some(known) = all.get_mut(key) else {
+            all.insert(key.clone(), property.clone());
+            continue;
+        };
+        for word in ["enum", "type"] {
+            let mut values = listed(&known[word]);
+            values.extend(listed(&property[word]));
+            let mut seen = BTreeSet::new();
+            values.retain(|value| seen.insert(value.to_string()));
+            match values.as_slice() {
+                [] => {}
+                [only] if word == "type" => known[word] = only.clone(),
+                _ => known[word] = values.into(),
+            }
         }
     }
-    whole
+    all
+}
+
+fn listed(value: &Value) -> Vec<Value> {
+    match value {
+        Value::Null => Vec::new(),
+        Value::Array(values) => values.clone(),
+        one => vec![one.clone()],
+    }
+}
+
+/// Removes the schemas that only others were composed of.
+fn remove_unused(document: &mut Value) {
+    // These describe the lines of streams, to which nothing refers.
+    const STREAMED: [&str; 3] = ["ActivityLine", "BackupStep", "Pulse"];
+    loop {
+        let text = document.to_string();
+        let schemas = document["components"]["schemas"].as_object_mut().expect("it has schemas");
+        let before = schemas.len();
+        schemas.retain(|name, _| {
+            STREAMED.contains(&name.as_str()) || text.contains(&format!("\"#/components/schemas/{name}\""))
+        });
+        if schemas.len() == before {
+            return;
+        }
+    }
 }
 
 static SERVED: LazyLock<Bytes> = LazyLock::new(|| document().to_string().into());
 
 /// This description.
 #[utoipa::path(
-    get, path = "/openapi.json", operation_id = "describe", tag = "operating",
+    get, path = "/openapi.json", operation_id = "getOpenapi", tag = "operating",
     responses((status = 200, description = "OpenAPI 3.1", body = serde_json::Value))
 )]
 pub(crate) async fn describe() -> impl IntoResponse {

@@ -67,7 +67,7 @@ pub(crate) fn quantile_ms(took: &Sketch, share: f64) -> Option<f64> {
 
 /// Dependencies and their circuit breakers.
 #[utoipa::path(
-    get, path = "/v1/dependencies", operation_id = "dependencies", tag = "operating",
+    get, path = "/v1/dependencies", operation_id = "listDependencies", tag = "operating",
     responses((status = 200, description = "all dependencies in the rule book, by name", body = DependenciesResponse))
 )]
 pub(crate) async fn list(app: App, caller: ApiCaller) -> ApiResult {

@@ -22,7 +22,7 @@ const CANDIDATES_MAX: usize = 20;
 
 /// Events with this id or receipt, and their deliveries.
 #[utoipa::path(
-    get, path = "/v1/events/{name}", operation_id = "event", tag = "events",
+    get, path = "/v1/events/{name}", operation_id = "findEvents", tag = "events",
     params(("name" = String, Path, description = "event id or receipt")),
     responses((status = 200, description = "the events: several sources may use the same id", body = EventsResponse))
 )]
@@ -51,7 +51,7 @@ pub(crate) async fn event(app: App, caller: ApiCaller, PathName(name): PathName)
 
 /// A delivery with its attempts, by id, `webhook-id` or id prefix.
 #[utoipa::path(
-    get, path = "/v1/deliveries/{id}", operation_id = "delivery", tag = "deliveries",
+    get, path = "/v1/deliveries/{id}", operation_id = "getDelivery", tag = "deliveries",
     params(("id" = String, Path, description = "delivery id or id prefix", pattern = "^(msg_)?[0-9a-fA-F]{1,32}$")),
     responses((status = 200, description = "the delivery", body = DeliveryJson))
 )]
@@ -112,11 +112,11 @@ pub(crate) struct DeliveryKeys {
 
 /// Deliveries, latest first.
 #[utoipa::path(
-    get, path = "/v1/deliveries", operation_id = "deliveries", tag = "deliveries",
+    get, path = "/v1/deliveries", operation_id = "listDeliveries", tag = "deliveries",
     params(QueryKeys<DeliveryKeys>, QueryKeys<PageQuery>),
     responses((
         status = 200, description = "a page of deliveries", body = DeliveriesResponse,
-        links(("one" = (operation_id = "delivery", parameters(("id" = "$response.body#/deliveries/0/id")))))
+        links(("one" = (operation_id = "getDelivery", parameters(("id" = "$response.body#/deliveries/0/id")))))
     ))
 )]
 pub(crate) async fn list(

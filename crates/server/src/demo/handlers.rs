@@ -18,7 +18,7 @@ pub(crate) struct DemoJson {
 
 /// The steps of the demo.
 #[utoipa::path(
-    get, path = "/v1/demo", operation_id = "demo", tag = "demo",
+    get, path = "/v1/demo", operation_id = "getDemo", tag = "demo",
     responses((status = 200, description = "services and steps", body = DemoJson))
 )]
 pub(crate) async fn story(app: App) -> ApiResult {
@@ -27,7 +27,7 @@ pub(crate) async fn story(app: App) -> ApiResult {
 
 /// Deploys the working or the broken release of the service, or marks the cause as seen.
 #[utoipa::path(
-    post, path = "/v1/demo/{act}", operation_id = "actInDemo", tag = "demo",
+    post, path = "/v1/demo/{act}", operation_id = "runDemoAction", tag = "demo",
     params(("act" = String, Path, description = "`fix`, `break` or `look`", example = "fix")),
     responses((status = 200, description = "services and steps", body = DemoJson))
 )]

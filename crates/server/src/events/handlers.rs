@@ -23,7 +23,7 @@ use crate::events::json::{Accepted, AcceptedBatch, AcceptedResponse, CloudEvent,
 /// Besides the two JSON forms it accepts the binary form of CloudEvents 1.0: attributes in `ce-` headers, and
 /// a body of any content type.
 #[utoipa::path(
-    post, path = "/v1/events", operation_id = "acceptEvents", tag = "events",
+    post, path = "/v1/events", operation_id = "sendEvents", tag = "events",
     request_body(content(
         (CloudEvent = "application/cloudevents+json"),
         (CloudEvents = "application/cloudevents-batch+json"),
@@ -49,7 +49,7 @@ pub(crate) async fn accept(app: App, caller: ApiCaller, headers: HeaderMap, body
 /// Its id is the header `Idempotency-Key` or `ce-id`, or else generated; other attributes come from `ce-`
 /// headers.
 #[utoipa::path(
-    post, path = "/v1/events/{name}", operation_id = "acceptEvent", tag = "events",
+    post, path = "/v1/events/{name}", operation_id = "sendEvent", tag = "events",
     params(
         ("name" = String, Path, description = "event type: words separated by dots", max_length = 256, pattern = "^[A-Za-z0-9_:/-]+(\\.[A-Za-z0-9_:/-]+){0,31}$"),
         ("partitionkey" = Option<String>, Query, description = "the session: its deliveries stay in order; also a header of this name", min_length = 1, max_length = 512, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$"),
@@ -59,7 +59,7 @@ pub(crate) async fn accept(app: App, caller: ApiCaller, headers: HeaderMap, body
     responses(
         (
             status = 202, description = "the event is durable", body = Accepted,
-            links(("event" = (operation_id = "event", parameters(("name" = "$response.body#/receipt")))))
+            links(("event" = (operation_id = "findEvents", parameters(("name" = "$response.body#/receipt")))))
         ),
         (status = 200, description = "duplicate with the same content, not delivered again", body = Accepted),
     )

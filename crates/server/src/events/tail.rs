@@ -273,7 +273,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Streams activity as it occurs.
 #[utoipa::path(
-    get, path = "/v1/activity", operation_id = "activity", tag = "operating",
+    get, path = "/v1/activity", operation_id = "streamActivity", tag = "operating",
     responses((status = 200, description = "one JSON line per activity, as in the schema `ActivityLine`; empty lines are keep-alives", body = String, content_type = "application/x-ndjson"))
 )]
 pub(crate) async fn activity(app: App, Extension(peer): Extension<Peer>, caller: ApiCaller) -> ApiResult {

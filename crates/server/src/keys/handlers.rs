@@ -42,7 +42,7 @@ pub(crate) struct CreateKeyRequest {
 
 /// Keys without their secrets, oldest first.
 #[utoipa::path(
-    get, path = "/v1/keys", operation_id = "keys", tag = "operating",
+    get, path = "/v1/keys", operation_id = "listApiKeys", tag = "operating",
     responses((status = 200, description = "all keys", body = KeysResponse))
 )]
 pub(crate) async fn list(app: App) -> ApiResult {
@@ -57,7 +57,7 @@ fn shown(app: &App, record: &KeyRecord) -> KeyJson {
 
 /// Creates a key. The first one turns on authentication for everyone.
 #[utoipa::path(
-    post, path = "/v1/keys", operation_id = "createKey", tag = "operating",
+    post, path = "/v1/keys", operation_id = "createApiKey", tag = "operating",
     request_body = CreateKeyRequest,
     responses((status = 201, description = "the key, shown only once", body = CreateKeyResponse))
 )]
@@ -109,7 +109,7 @@ fn unmade(why: &KeyCreationError) -> ApiError {
 
 /// Revokes a key. Revoking it again changes nothing.
 #[utoipa::path(
-    post, path = "/v1/keys/{id}/revoke", operation_id = "revokeKey", tag = "operating",
+    post, path = "/v1/keys/{id}/revoke", operation_id = "revokeApiKey", tag = "operating",
     params(("id" = String, Path, description = "key id")),
     request_body = NoteRequest,
     responses((status = 200, description = "the key after the change", body = KeyRevocation))

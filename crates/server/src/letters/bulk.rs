@@ -173,7 +173,7 @@ fn purging(
 /// Imports dead letters, all or none.
 #[utoipa::path(
     post, path = "/v1/dead-letters/import", operation_id = "importDeadLetters", tag = "dead letters",
-    request_body(content = String, content_type = "application/x-ndjson", description = "one envelope per line, at most 1,000 lines and 16 MiB"),
+    request_body(content((String = "application/x-ndjson"), (String = "application/octet-stream")), description = "one envelope per line, at most 1,000 lines and 16 MiB"),
     responses((status = 200, description = "the letters are imported", body = ImportResponse))
 )]
 pub(crate) async fn import(app: App, caller: ApiCaller, headers: HeaderMap, body: Body) -> ApiResult {

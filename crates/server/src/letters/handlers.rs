@@ -52,12 +52,12 @@ pub(crate) struct FormKeys {
 
 /// Dead letters, latest first.
 #[utoipa::path(
-    get, path = "/v1/dead-letters", operation_id = "deadLetters", tag = "dead letters",
+    get, path = "/v1/dead-letters", operation_id = "listDeadLetters", tag = "dead letters",
     params(QueryKeys<FilterKeys>, QueryKeys<PageQuery>, QueryKeys<CursorKeys>),
     responses((
         status = 200, description = "a page of letters; it may be short and not the last", body = LettersResponse,
         links(
-            ("envelope" = (operation_id = "deadLetter", parameters(("id" = "$response.body#/dead_letters/0/id")))),
+            ("envelope" = (operation_id = "getDeadLetter", parameters(("id" = "$response.body#/dead_letters/0/id")))),
             ("skip" = (operation_id = "skipDeadLetter", parameters(("id" = "$response.body#/dead_letters/0/id")))),
             ("edit" = (operation_id = "editDeadLetter", parameters(("id" = "$response.body#/dead_letters/0/id")))),
         )
@@ -78,7 +78,7 @@ pub(crate) async fn list(
 
 /// Failure groups: causes of dead letters, the most frequent first.
 #[utoipa::path(
-    get, path = "/v1/failure-groups", operation_id = "failureGroups", tag = "dead letters",
+    get, path = "/v1/failure-groups", operation_id = "listFailureGroups", tag = "dead letters",
     params(QueryKeys<FilterKeys>),
     responses((status = 200, description = "at most 500 groups", body = FailureGroupsResponse))
 )]
@@ -92,7 +92,7 @@ pub(crate) async fn groups(app: App, caller: ApiCaller, Query(filter): Query<Fil
 
 /// Sessions blocked by a dead letter, the longest first.
 #[utoipa::path(
-    get, path = "/v1/held-sessions", operation_id = "heldSessions", tag = "dead letters",
+    get, path = "/v1/held-sessions", operation_id = "listHeldSessions", tag = "dead letters",
     responses((status = 200, description = "at most 1,000 sessions", body = HeldSessionsResponse))
 )]
 pub(crate) async fn held_sessions(app: App) -> ApiResult {
@@ -116,7 +116,7 @@ async fn find(app: &App, caller: &ApiCaller, name: &str) -> Result<LetterLookup,
 
 /// A dead letter as an envelope.
 #[utoipa::path(
-    get, path = "/v1/dead-letters/{id}", operation_id = "deadLetter", tag = "dead letters",
+    get, path = "/v1/dead-letters/{id}", operation_id = "getDeadLetter", tag = "dead letters",
     params(("id" = String, Path, description = "letter id, id prefix, or original id"), ("form" = inline(Option<LetterFormat>), Query, description = "form of the letter; default: `dead_letter.form` of the rule book")),
     responses((
         status = 200, description = "the letter", body = LetterDocument,

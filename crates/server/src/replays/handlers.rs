@@ -105,13 +105,13 @@ struct NewReplayRequest {
 
 /// Replays dead letters in the background.
 #[utoipa::path(
-    post, path = "/v1/replays", operation_id = "beginReplay", tag = "replays",
+    post, path = "/v1/replays", operation_id = "startReplay", tag = "replays",
     request_body(content = NewReplayRequest, example = json!({ "service": "billing", "canary": true, "rate": "20/s" })),
     responses(
         (
             status = 201, description = "the replay has started", body = ReplayJson,
             links(
-                ("one" = (operation_id = "replay", parameters(("id" = "$response.body#/id")))),
+                ("one" = (operation_id = "getReplay", parameters(("id" = "$response.body#/id")))),
                 ("change" = (operation_id = "changeReplay", parameters(("id" = "$response.body#/id")))),
             )
         ),
@@ -235,11 +235,11 @@ fn describe(ids: &[DeliveryId]) -> String {
 
 /// Replays, latest first.
 #[utoipa::path(
-    get, path = "/v1/replays", operation_id = "replays", tag = "replays",
+    get, path = "/v1/replays", operation_id = "listReplays", tag = "replays",
     params(QueryKeys<BeforeQuery>, QueryKeys<PageQuery>),
     responses((
         status = 200, description = "a page of replays", body = ReplaysResponse,
-        links(("one" = (operation_id = "replay", parameters(("id" = "$response.body#/replays/0/id")))))
+        links(("one" = (operation_id = "getReplay", parameters(("id" = "$response.body#/replays/0/id")))))
     ))
 )]
 pub(crate) async fn list(
@@ -274,7 +274,7 @@ async fn visible_replay(node: &Node, caller: &ApiCaller, id: ReplayId) -> Result
 
 /// State of a replay.
 #[utoipa::path(
-    get, path = "/v1/replays/{id}", operation_id = "replay", tag = "replays",
+    get, path = "/v1/replays/{id}", operation_id = "getReplay", tag = "replays",
     params(("id" = u64, Path, description = "replay number", example = 1)),
     responses((status = 200, description = "the replay", body = ReplayJson))
 )]
@@ -341,7 +341,7 @@ impl WatchUntil {
 
 /// Streams a replay on each change, as server-sent events.
 #[utoipa::path(
-    get, path = "/v1/replays/{id}/progress", operation_id = "watchReplay", tag = "replays",
+    get, path = "/v1/replays/{id}/progress", operation_id = "streamReplayProgress", tag = "replays",
     params(("id" = u64, Path, description = "replay number", example = 1), ("until" = inline(Option<WatchUntil>), Query, description = "default: its end")),
     responses((status = 200, description = "each message is as in the schema `ReplayJson`", body = String, content_type = "text/event-stream"))
 )]

@@ -42,7 +42,7 @@ struct BookJsonPair {
 
 /// The active rule book, with the findings of `redrive check`.
 #[utoipa::path(
-    get, path = "/v1/book", operation_id = "book", tag = "operating",
+    get, path = "/v1/book", operation_id = "getRuleBook", tag = "operating",
     responses((status = 200, description = "the rule book; passwords in addresses are removed, and for roles below admin query values and webhook paths are masked", body = BookJson))
 )]
 pub(crate) async fn book(app: App, caller: ApiCaller) -> ApiResult {
@@ -191,7 +191,7 @@ pub(crate) struct RuleKeys {
 
 /// The rule that applies to one event type of a service, value by value.
 #[utoipa::path(
-    get, path = "/v1/rule", operation_id = "rule", tag = "operating",
+    get, path = "/v1/rule", operation_id = "getRule", tag = "operating",
     params(QueryKeys<RuleKeys>),
     responses((status = 200, description = "every value with its origin", body = RuleJson))
 )]

@@ -147,7 +147,7 @@ impl ServiceFigures {
 
 /// Services and their channels, in the order of the rule book.
 #[utoipa::path(
-    get, path = "/v1/services", operation_id = "services", tag = "operating",
+    get, path = "/v1/services", operation_id = "listServices", tag = "operating",
     responses((status = 200, description = "all services, including removed ones that still have deliveries or dead letters", body = ServicesResponse))
 )]
 pub(crate) async fn list(app: App, caller: ApiCaller) -> ApiResult {

@@ -118,7 +118,7 @@ struct MoveRemovedRequest {
 
 /// Removed services, and services with removed rows, for which deliveries wait.
 #[utoipa::path(
-    get, path = "/v1/removed", operation_id = "removedServices", tag = "operating",
+    get, path = "/v1/removed", operation_id = "listRemovedServices", tag = "operating",
     responses((status = 200, description = "removed services with counts of waiting deliveries", body = RemovedResponse))
 )]
 pub(crate) async fn list(app: App, caller: ApiCaller) -> ApiResult {
@@ -136,7 +136,7 @@ pub(crate) async fn list(app: App, caller: ApiCaller) -> ApiResult {
 /// Turns deliveries of a removed service (`SERVICE_REMOVED`), or those that no row matches (`RULE_REMOVED`),
 /// into dead letters, oldest first.
 #[utoipa::path(
-    post, path = "/v1/removed/{service}/dead-letter", operation_id = "deadLetterRemoved", tag = "operating",
+    post, path = "/v1/removed/{service}/dead-letter", operation_id = "deadLetterRemovedService", tag = "operating",
     params(("service" = String, Path, description = "a service that was removed from the rule book or lost rows", example = "billing", min_length = 1, max_length = 200, pattern = "^[A-Za-z0-9_.:-]+$")),
     request_body = DeadLetterRemovedRequest,
     responses((status = 200, description = "number dead-lettered; 0 when none is left", body = ReassignResponse))
@@ -152,7 +152,7 @@ pub(crate) async fn dead_letter(
 
 /// Moves deliveries of a removed service, or those that no row matches, to another service, in session order.
 #[utoipa::path(
-    post, path = "/v1/removed/{service}/move", operation_id = "moveRemoved", tag = "operating",
+    post, path = "/v1/removed/{service}/move", operation_id = "moveRemovedService", tag = "operating",
     params(("service" = String, Path, description = "a service that was removed from the rule book or lost rows", example = "billing", min_length = 1, max_length = 200, pattern = "^[A-Za-z0-9_.:-]+$")),
     request_body = MoveRemovedRequest,
     responses((status = 200, description = "number moved; 0 when none is left", body = ReassignResponse))

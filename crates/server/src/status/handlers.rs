@@ -26,7 +26,7 @@ const READ_AGAIN_AFTER: Duration = Duration::from_millis(10);
 
 /// State of the server, or of the services that the key is bound to.
 #[utoipa::path(
-    get, path = "/v1/status", operation_id = "status", tag = "operating",
+    get, path = "/v1/status", operation_id = "getStatus", tag = "operating",
     responses((status = 200, description = "services, dependencies and current problems", body = Status))
 )]
 pub(crate) async fn status(app: App, caller: ApiCaller) -> ApiResult {

@@ -60,7 +60,7 @@ pub(crate) struct HealthMemo(Mutex<Option<(Instant, Arc<Vec<HealthProblem>>)>>);
 
 /// Liveness.
 #[utoipa::path(
-    get, path = "/healthz", operation_id = "health", tag = "operating",
+    get, path = "/healthz", operation_id = "getHealth", tag = "operating",
     responses((status = 200, description = "the server is alive", body = HealthJson))
 )]
 pub(crate) async fn live(app: App) -> ApiResult {
@@ -75,7 +75,7 @@ pub(crate) async fn live(app: App) -> ApiResult {
 ///
 /// Names are shown to callers who may read everything; others see counts.
 #[utoipa::path(
-    get, path = "/readyz", operation_id = "ready", tag = "operating",
+    get, path = "/readyz", operation_id = "getReadiness", tag = "operating",
     responses((status = 200, description = "the server accepts events", body = ReadinessJson))
 )]
 pub(crate) async fn ready(app: App, peer: Option<Extension<Peer>>, headers: HeaderMap) -> ApiResult {

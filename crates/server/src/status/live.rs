@@ -117,7 +117,7 @@ impl LiveHub {
 
 /// Streams a pulse every second, and activity as it occurs.
 #[utoipa::path(
-    get, path = "/v1/live", operation_id = "live", tag = "operating",
+    get, path = "/v1/live", operation_id = "streamLive", tag = "operating",
     responses((status = 200, description = "server-sent events: `pulse` every second with a `Pulse`, and `activity` with an `ActivityLine`, at most 50 per second", body = String, content_type = "text/event-stream"))
 )]
 pub(crate) async fn live(app: App, Extension(peer): Extension<Peer>, caller: ApiCaller) -> ApiResult {

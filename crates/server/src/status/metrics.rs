@@ -36,7 +36,7 @@ const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Metrics in the Prometheus text format.
 #[utoipa::path(
-    get, path = "/metrics", operation_id = "scrape", tag = "operating",
+    get, path = "/metrics", operation_id = "scrapeMetrics", tag = "operating",
     responses((status = 200, description = "the metrics in `docs/reference/metrics.md`; unavailable parts are left out, and `redrive_metrics_age_seconds` gives the age of the others", body = String, content_type = "text/plain"))
 )]
 pub(crate) async fn scrape(app: App) -> ApiResult {
@@ -46,7 +46,7 @@ pub(crate) async fn scrape(app: App) -> ApiResult {
 
 /// Metrics as JSON.
 #[utoipa::path(
-    get, path = "/v1/metrics", operation_id = "metrics", tag = "operating",
+    get, path = "/v1/metrics", operation_id = "getMetrics", tag = "operating",
     responses((status = 200, description = "current or last known values of all available parts", body = MetricsJson))
 )]
 pub(crate) async fn figures(app: App) -> ApiResult {

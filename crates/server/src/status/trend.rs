@@ -31,7 +31,7 @@ pub(crate) struct TrendKeys {
 
 /// Trend of the recent past: of everything, one service or one dependency.
 #[utoipa::path(
-    get, path = "/v1/trend", operation_id = "trend", tag = "operating",
+    get, path = "/v1/trend", operation_id = "getTrend", tag = "operating",
     params(QueryKeys<TrendKeys>),
     responses((status = 200, description = "the trend, as far back as recorded", body = TrendJson))
 )]

@@ -79,7 +79,7 @@ pub(crate) fn page(records: &[AuditRecord], now: Timestamp, room: Option<usize>)
 
 /// The audit log, latest first.
 #[utoipa::path(
-    get, path = "/v1/audit", operation_id = "audit", tag = "operating",
+    get, path = "/v1/audit", operation_id = "listAuditEntries", tag = "operating",
     params(QueryKeys<BeforeQuery>, QueryKeys<PageQuery>),
     responses((status = 200, description = "a page of the audit log", body = AuditResponse))
 )]

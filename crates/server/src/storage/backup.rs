@@ -146,7 +146,7 @@ fn bar(step: &BackupStep, columns: usize) -> String {
 
 /// Copies the store to a folder on the server's machine.
 #[utoipa::path(
-    post, path = "/v1/backup", operation_id = "backUp", tag = "operating",
+    post, path = "/v1/backup", operation_id = "createBackup", tag = "operating",
     request_body = BackupRequest,
     responses((status = 200, description = "one JSON line per step, as in the schema `BackupStep`", body = String, content_type = "application/x-ndjson"))
 )]

@@ -119,7 +119,7 @@ pub(crate) fn is_call(method: &Method, uri: &Uri) -> bool {
 /// The sender is authenticated by a signature over the raw body, in the header of the source's scheme. A call
 /// is answered once its event is durable, whatever its targets do.
 #[utoipa::path(
-    post, path = "/v1/hooks/{source}", operation_id = "acceptHook", tag = "events",
+    post, path = "/v1/hooks/{source}", operation_id = "receiveWebhook", tag = "events",
     params(("source" = String, Path, description = "a webhook source in the rule book")),
     request_body(content = serde_json::Value, content_type = "application/json", description = "the sender's body"),
     responses(

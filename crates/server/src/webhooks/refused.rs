@@ -13,7 +13,7 @@ use crate::webhooks::json::{RefusedCallJson, RefusedCallsResponse};
 
 /// Refused webhook calls with a valid signature, latest first.
 #[utoipa::path(
-    get, path = "/v1/refused-hooks", operation_id = "refusedHooks", tag = "events",
+    get, path = "/v1/refused-hooks", operation_id = "listRefusedWebhooks", tag = "events",
     params(QueryKeys<BeforeQuery>, QueryKeys<PageQuery>),
     responses((status = 200, description = "a page of calls, without bodies", body = RefusedCallsResponse))
 )]
@@ -31,7 +31,7 @@ pub(crate) async fn list(
 
 /// A refused call with the stored part of its body.
 #[utoipa::path(
-    get, path = "/v1/refused-hooks/{number}", operation_id = "refusedHook", tag = "events",
+    get, path = "/v1/refused-hooks/{number}", operation_id = "getRefusedWebhook", tag = "events",
     params(("number" = u64, Path, description = "call number")),
     responses((status = 200, description = "the call", body = RefusedCallJson))
 )]

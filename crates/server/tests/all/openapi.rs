@@ -45,6 +45,14 @@ fn the_description_is_whole() {
             problems.push(format!("{path} leads nowhere"));
         }
     });
+    for (name, schema) in document["components"]["schemas"].as_object().expect("there are schemas") {
+        if schema.get("allOf").is_some() {
+            problems.push(format!("{name}: openapi-python-client drops what is composed of others"));
+        }
+        if document["components"]["responses"].get(name).is_some() {
+            problems.push(format!("{name}: a response has that name too"));
+        }
+    }
     let mut ids = BTreeSet::new();
     for (path, item) in document["paths"].as_object().expect("there are paths") {
         for (method, operation) in item.as_object().expect("there are operations") {
@@ -52,6 +60,19 @@ fn the_description_is_whole() {
             let id = operation["operationId"].as_str().unwrap_or_default();
             if !ids.insert(id) {
                 problems.push(format!("{name}: another is called {id} too"));
+            }
+            // Go generators name the response of an operation so.
+            let (first, rest) = id.split_at(id.len().min(1));
+            let response = format!("{}{rest}Response", first.to_uppercase());
+            if document["components"]["schemas"].get(&response).is_some() {
+                problems.push(format!("{name}: {response} is a schema already"));
+            }
+            for text in texts(operation) {
+                for schema in text.split("the schema `").skip(1).filter_map(|rest| rest.split('`').next()) {
+                    if document["components"]["schemas"].get(schema).is_none() {
+                        problems.push(format!("{name}: there is no schema {schema}"));
+                    }
+                }
             }
             if operation["summary"].as_str().is_none_or(str::is_empty) {
                 problems.push(format!("{name}: nothing is said of it"));
@@ -64,6 +85,16 @@ fn the_description_is_whole() {
         }
     }
     assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+/// Every text in a value.
+fn texts(value: &Value) -> Vec<&str> {
+    match value {
+        Value::Object(members) => members.values().flat_map(texts).collect(),
+        Value::Array(items) => items.iter().flat_map(texts).collect(),
+        Value::String(text) => vec![text],
+        Value::Null | Value::Bool(_) | Value::Number(_) => Vec::new(),
+    }
 }
 
 /// Every reference in a value.

@@ -37,7 +37,7 @@ pub(crate) struct DoctorKeys {
 /// Reads the latest 5,000 deliveries with all attempts, and the server's counters. A report is reused for
 /// five seconds, unless the rule book changes.
 #[utoipa::path(
-    get, path = "/v1/doctor", operation_id = "doctor", tag = "operating",
+    get, path = "/v1/doctor", operation_id = "runDoctor", tag = "operating",
     params(QueryKeys<DoctorKeys>),
     responses((status = 200, description = "the findings; empty if no problems were found", body = DoctorReport))
 )]

@@ -75,7 +75,7 @@ impl Default for Simulations {
 
 /// Scenarios that fit any rule book, to run as they are or to start from.
 #[utoipa::path(
-    get, path = "/v1/scenarios", operation_id = "scenarios", tag = "operating",
+    get, path = "/v1/scenarios", operation_id = "listScenarios", tag = "operating",
     responses((status = 200, description = "the built-in scenarios", body = ScenariosResponse))
 )]
 pub(crate) async fn ready() -> ApiResult {
@@ -93,7 +93,7 @@ pub(crate) async fn ready() -> ApiResult {
 /// `redrive simulate` has no such limits. Problems of a scenario are in `details.problems`, each with its
 /// line.
 #[utoipa::path(
-    post, path = "/v1/simulate", operation_id = "simulate", tag = "operating",
+    post, path = "/v1/simulate", operation_id = "runSimulation", tag = "operating",
     request_body = SimulateRequest,
     responses((status = 200, description = "the report and its findings", body = SimulateResponse))
 )]
