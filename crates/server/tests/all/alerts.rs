@@ -134,7 +134,7 @@ fn everybody_is_told_once_then_again_and_that_it_is_over() {
     until("everybody knows", || {
         let hooks = calls_to(&desk, "/hook");
         let chats = calls_to(&desk, "/chat");
-        let is_over = |call: &Call| String::from_utf8_lossy(&call.body).contains("is over after");
+        let is_over = |call: &Call| String::from_utf8_lossy(&call.body).contains("resolved after");
         (hooks.iter().any(is_over) && chats.iter().any(is_over)).then_some(())
     });
 

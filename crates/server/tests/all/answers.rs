@@ -268,7 +268,7 @@ fn secret_gone(server: &Server, folder: &Folder, admin: &str) -> Answer {
         (told["what"] == "alert").then_some(told)
     });
     let message = told["message"].as_str().expect("words");
-    assert!(message.starts_with("the secret `brief` has no value"), "{message}");
+    assert!(message.starts_with("secret `brief` is unavailable"), "{message}");
     answer
 }
 

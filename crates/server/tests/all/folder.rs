@@ -209,7 +209,7 @@ fn commits_behind_damage_in_the_log_are_counted_and_not_lost_in_silence() {
     assert!(before == files(), "not a byte was changed");
 
     let server = Server::run(serve(&folder, &["--accept-loss"]));
-    let line = server.err.wait_for("commits are lost, as accepted");
+    let line = server.err.wait_for("loss of commits accepted");
     assert!(line.contains("ERROR") && line.contains("commits="), "{line}");
     let kept = (0..12).filter(|n| server.get(&format!("/v1/events/o-{n}")).status == 200).count();
     assert_eq!(kept, 6, "those behind the damage are lost");
@@ -272,7 +272,7 @@ fn an_event_whose_bits_have_changed_is_a_dead_letter_and_is_never_delivered() {
         assert_eq!(refused.error(), (409, "CONFLICT".to_owned()), "{refused:?}");
         let error = &refused.json()["error"];
         assert_eq!(error["details"]["letter"], id, "{error}");
-        assert!(error["message"].to_string().contains("is damaged: restore a backup"), "{error}");
+        assert!(error["message"].to_string().contains("is damaged; restore a backup"), "{error}");
     }
     assert_eq!(target.count(), 2, "nothing is made of it");
     server.stop().assert_calm();
