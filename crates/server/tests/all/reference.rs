@@ -11,8 +11,8 @@ fn the_pages_of_all_keys_are_up_to_date() {
     let server = Path::new(env!("CARGO_MANIFEST_DIR"));
     let docs = server.ancestors().nth(2).expect("crates/server lies two folders down").join("docs");
     let pages = [
-        ("reference.md", redrive_lab::report::reference::reference(built_in())),
-        ("scenario-reference.md", redrive_lab::scenario::reference::reference()),
+        ("reference/rule-book.md", redrive_lab::report::reference::reference(built_in())),
+        ("reference/scenario.md", redrive_lab::scenario::reference::reference()),
     ];
     for (name, made) in pages {
         let path = docs.join(name);
