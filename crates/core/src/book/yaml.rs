@@ -303,7 +303,7 @@ fn syntax_help(text: &str, line: usize) -> &'static str {
     if has_bare_placeholder(before_comment) {
         "quote a text with {placeholders}: \"_{service}.deadletter\""
     } else if before_comment.contains('*') && !before_comment.contains('"') {
-        "a pattern with `*` must stand in quotes: \"*.created\""
+        "a pattern with `*` must be quoted: \"*.created\""
     } else if line.starts_with('%') {
         "YAML directives are not supported: remove the line"
     } else {

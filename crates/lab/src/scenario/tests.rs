@@ -122,7 +122,7 @@ fn what_is_wrong_is_said_with_its_place_and_a_cure() {
         ("an unknown mode",          api("phases: [{ at: 1m, for: 5m, is: sad }]"),
             "4:42 unknown-word: `sad` is not allowed here | expected one of `down`, `hanging`"),
         ("no mode",                  api("phases: [{ at: 1m, for: 5m }]"),
-            "4:19 one-of: a phase needs one of its kinds |"),
+            "4:19 one-of: a phase needs a kind |"),
         ("more than all calls",      api("phases: [{ at: 1m, for: 5m, fails: [{ status: 503, share: 60% }, { status: 500, share: 50% }] }]"),
             "4:45 out-of-range: the shares of these failures add up to more than 100% |"),
         ("who calls itself",         api("calls: { api: {} }"),

@@ -60,7 +60,7 @@ impl ActivityLog {
             Activity::ReplayBegan(ReplayFacts { message: detail, replay }) => info!(replay, detail, "replay started"),
             Activity::ReplayChanged(ReplayFacts { message: detail, replay }) => info!(replay, detail, "replay changed"),
             Activity::BookRead => info!("rule book loaded"),
-            Activity::BookRefused(words) => error!(detail = words.message, "rule book refused, keeping the old one"),
+            Activity::BookRefused(words) => error!(detail = words.message, "rule book rejected, keeping the old one"),
             Activity::StoreFailing(words) => error!(
                 error = words.message,
                 "store writes failing, deliveries paused"

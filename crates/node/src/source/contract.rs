@@ -122,7 +122,7 @@ async fn bounded_while_nothing_is_taken(bench: Bench) {
     let held = bench.view().held;
     assert!(held <= HELD_MAX, "{held} messages are in memory");
     sources.stop().await;
-    assert!(bench.upstream.unacknowledged().await >= 2_000, "what nobody took is still there");
+    assert!(bench.upstream.unacknowledged().await >= 2_000, "messages that were not read are still there");
 }
 
 async fn read_again_after_an_outage(bench: Bench) {

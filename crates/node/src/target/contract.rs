@@ -58,7 +58,7 @@ async fn what_is_not_taken_is_a_failure(other: &dyn Downstream, target: &dyn Tar
     }
     let limit = Duration::from_secs(1);
     let ending = tokio::time::timeout(target.ends_within(limit) + BUSY, outcome(target, 2, "lost", "1s"));
-    let failed = ending.await.unwrap_or_else(|_| panic!("{mood:?}: the call goes on beyond its limit"));
+    let failed = ending.await.unwrap_or_else(|_| panic!("{mood:?}: the call exceeds its limit"));
     let category = failed.expect_err("the other side has not taken it");
     assert_ne!(category, Category::Invalid, "{mood:?}: nothing is wrong with the event");
     assert!(other.set_mood(DownstreamMood::Takes).await, "it was well before");

@@ -144,7 +144,7 @@ impl<T: Send> QueuedTask for TypedTask<T> {
         let told = match (self.came, why_not) {
             (Some(came), None) => Ok(PendingReply { came: Some(came), unheard: self.task.unheard }),
             (_, Some(why)) => Err(TaskFailed(why.to_owned())),
-            (None, None) => unreachable!("what was done without an error has come to something"),
+            (None, None) => unreachable!("a task without an error has a result"),
         };
         // If the caller has gone, dropping the result undoes it.
         let _ = self.answer.send(told);

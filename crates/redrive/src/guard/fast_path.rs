@@ -58,7 +58,7 @@ pub(super) struct Epoch(u16);
 
 impl Epoch {
     /// Repeats after 65,536 generations.
-    #[expect(clippy::cast_possible_truncation, reason = "the low bits tell neighbours apart")]
+    #[expect(clippy::cast_possible_truncation, reason = "the low bits distinguish neighbours")]
     pub(super) const fn of(generation: Generation) -> Self {
         Self(generation.0 as u16)
     }

@@ -105,7 +105,11 @@ async fn a_lease_ends_unless_it_is_renewed(desk: &ContractBench<'_>) {
     assert_eq!(desk.renew("leased", token).await, Ownership::Yes);
     assert_eq!(desk.begin("leased").await, in_progress(LEASE));
     desk.hands.forward(LEASE);
-    assert_eq!(desk.renew("leased", token).await, Ownership::Yes, "it has ended, and nobody has taken over");
+    assert_eq!(
+        desk.renew("leased", token).await,
+        Ownership::Yes,
+        "it has ended, and no other caller took over"
+    );
     desk.hands.forward(LEASE);
     assert_eq!(desk.finish("leased", token, b"late").await, Ownership::Yes, "the same");
     assert_eq!(desk.begin("leased").await, done(b"late"));

@@ -120,7 +120,7 @@ enum FirstEnd {
 impl ActiveRun {
     fn new(newborn: NewProcess, stop_by: watch::Receiver<Option<Instant>>, limits: &RunLimits) -> Self {
         let NewProcess { guard, mut child, input, kills_before } = newborn;
-        let family = guard.family.clone().expect("it has started, and nobody has ended it");
+        let family = guard.family.clone().expect("a started run has a family");
         let (stdout, stderr) = (Capture::new(limits.output_bytes), Capture::new(limits.output_bytes));
         let mut streams = JoinSet::new();
         if let Some(stdin) = child.stdin.take() {

@@ -39,7 +39,7 @@ pub(crate) async fn holds(state: &dyn SharedState) {
     assert_eq!(swap(None, &opened).await, Swap::Written);
     assert_eq!(state.load(&d).await.expect("it is there").as_ref(), Some(&opened), "read as it was written");
     assert_eq!(state.load(&other).await.expect("it is there"), None, "each dependency has its own");
-    assert_eq!(swap(None, &opened).await, Swap::Beaten, "somebody was first");
+    assert_eq!(swap(None, &opened).await, Swap::Beaten, "another record was first");
 
     let trying = record("d", 2, BreakerPhase::HalfOpen);
     assert_eq!(

@@ -183,7 +183,7 @@ fn a_diagnosis_explains_itself() {
     Each of these holds a slot and a connection, and its retry comes late. A limit
     of a few times the slowest good call ends the same calls sooner and no others.
 
-    It needs 100 successes and 3 hanging calls.
+    Needs 100 successes and 3 hanging calls.
     ");
     let all = redrive(&["doctor", "--explain", "all"]).printed();
     assert_eq!(all.lines().count(), redrive_lab::doctor::all().count());

@@ -150,7 +150,7 @@ const EVIDENCE: &[(&str, Evidence)] = &[
     ("a webhook source: secret",                Pair(Group::Hooks)),
     ("a webhook source: body_max",              Pair(Group::Hooks)),
     ("a webhook source: rate",                  Pair(Group::Hooks)),
-    ("a webhook source: tolerance",             Test("crates/node/src/hook/tests.rs", "a_signed_time_must_be_near")),
+    ("a webhook source: tolerance",             Test("crates/node/src/webhook/tests.rs", "a_signed_time_must_be_near")),
     ("a webhook source: header",                Pair(Group::Hooks)),
     ("a webhook source: algorithm",             Pair(Group::Hooks)),
     ("a webhook source: encoding",              Pair(Group::Hooks)),

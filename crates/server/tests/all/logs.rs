@@ -78,7 +78,7 @@ fn with_json_every_line_is_an_object_and_every_transition_has_one() {
         assert_eq!(server.post(&format!("/v1/services/orders/{act}"), "", "").status, 200);
     }
     folder.write("redrive.yaml", "version: 1\nservices: 7\n");
-    server.err.wait_for("rule book refused");
+    server.err.wait_for("rule book rejected");
     folder.write("redrive.yaml", book(&target, &["order: session"]));
     server.err.wait_for("rule book loaded");
     let ended = server.stop();

@@ -261,7 +261,7 @@ fn what_is_not_wanted_is_refused_with_a_hint() {
     }
     let book = BOOK.replace("events: [orders.failed]", "events: [orders.failed, orders.placed]");
     let said = Folder::with("redrive.yaml", &book).run(&["rules", "billing", "users.added"]).refused();
-    assert!(said.ends_with("it takes orders.placed, orders.*, orders.failed\n"), "once each: {said}");
+    assert!(said.ends_with("it subscribes to orders.placed, orders.*, orders.failed\n"), "once each: {said}");
 }
 
 #[test]

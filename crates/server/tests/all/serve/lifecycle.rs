@@ -16,7 +16,7 @@ fn a_call_may_end_before_the_server_does() {
     server.accept("orders.placed", "o-1", "");
     target.until(1);
     server.signal("TERM");
-    server.err.wait_for("stopping");
+    server.err.wait_for("shutting down");
     gate.open();
     let ended = server.ended();
     ended.assert_calm();
