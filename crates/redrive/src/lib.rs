@@ -1,14 +1,14 @@
-//! Redrive as a library: the same rules around any call.
+//! Redrive as a library: the rules of a book around any call.
 //!
-//! Put a [`Guard`] around a call, and a rule book says what happens when it fails: what is tried again and when,
-//! how long it may take, when to stop asking, and what the caller is told.
+//! Put a [`Guard`] around a call, and a rule book decides what happens when it fails: retries, timeouts, circuit
+//! breaker, and the error that the caller gets.
 //!
 //! ```
 //! use redrive::core::policy::answer::{AnswerKind, TargetAnswer, TransportError};
 //! use redrive::guard::BreakerState;
 //! use redrive::{Book, Cause, Classify};
 //!
-//! /// Says what was seen; the book says what it means.
+//! /// Reports what was seen; the book decides what it means.
 //! #[derive(Debug, thiserror::Error)]
 //! #[error("the bank does not answer")]
 //! struct Down;
@@ -39,29 +39,30 @@
 //! // Five failures in a row open the breaker: three attempts here, two there.
 //! for _ in 0..2 {
 //!     let error = bank.call(|_| async { Err::<f64, _>(Down) }).await.unwrap_err();
-//!     println!("{error}"); // what was called, why it ended, after how many attempts, and your own error
+//!     println!("{error}"); // dependency, cause, attempts, and your own error
 //! }
 //! assert!(matches!(bank.breaker(), BreakerState::Open { .. }));
 //!
-//! // From now on nobody is asked for half a minute, and the caller knows when to come back.
+//! // For half a minute no call is made, and callers learn when to try again.
 //! let error = bank.call(|_| async { Ok::<_, Down>(1.25) }).await.unwrap_err();
 //! assert!(matches!(error.cause, Cause::BreakerOpen { retry_after, .. } if retry_after.as_secs() <= 30));
 //! assert!(error.is_untried());
 //! # Ok(()) }
 //! ```
 //!
-//! | module | what for |
+//! | module | purpose |
 //! | --- | --- |
-//! | [`guard`] | retries, breaker, throttle, timeout and deadline around a call, by a rule book that can change |
-//! | [`shared`] | breakers that several processes share |
-//! | [`stale`], [`cache`] | what was fetched serves on while it cannot be fetched anew |
-//! | [`once`] | work that is done once for its key, whoever asks |
-//! | [`transition`] | a status that changes only from one that is expected |
+//! | [`guard`] | retries, breaker, throttle, timeout and deadline around a call, by a rule book that can be reloaded |
+//! | [`shared`] | breakers shared by several processes |
+//! | [`stale`], [`cache`] | caches that keep serving during an outage |
+//! | [`once`] | work done once per key |
+//! | [`transition`] | state changes only from allowed states |
 //!
-//! Features add more: `embedded` one SQLite file that processes share, and the outbox; `process` programs that are
-//! run with limits; `tower` a guard as a layer; `reqwest` and `hyper` what these clients report. The guide is `docs/library.md` in the repository, where `examples` has two programs.
+//! Features: `embedded` adds one SQLite file shared by processes, and the outbox; `process` runs programs with limits;
+//! `tower` makes a guard a layer; `reqwest` and `hyper` classify the errors of these clients. The guide is
+//! `docs/library.md` in the repository; `examples` has two programs.
 //!
-//! The deciding lives in [`core`]; this crate adds what touches the world.
+//! Decisions are made in [`core`]; this crate adds IO.
 
 #![warn(missing_docs)]
 
@@ -92,7 +93,7 @@ pub use redrive_core as core;
 /// A boxed future that may move between threads.
 pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// The guides are compiled as they stand.
+/// The guides are doc tests.
 #[cfg(doctest)]
 mod guides {
     #[doc = include_str!("../../../docs/library.md")]
