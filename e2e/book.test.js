@@ -76,7 +76,7 @@ test("a refused rule book is reported beside the active one until it is fixed", 
   await writeFile(file, good.replace("retry: standard", "retry: standrd"));
   await until("the rule book is refused", isRefused);
   await stage.visit({ at: "#/overview" }, async (page) => {
-    await page.getByRole("link", { name: /a rule book was refused/ }).click();
+    await page.getByRole("link", { name: /invalid rule book rejected/ }).click();
     await page.getByText(/invalid rule book rejected, the previous one stays active/).waitFor();
     await page.locator("#line-7").getByText("standard").waitFor();
   });
@@ -84,6 +84,6 @@ test("a refused rule book is reported beside the active one until it is fixed", 
   await until("the rule book is accepted", async () => !(await isRefused()));
   await stage.visit({ at: "#/book" }, async (page) => {
     await page.locator("#line-7").getByText("standard").waitFor();
-    assert.equal(await page.getByText(/a rule book was refused/).count(), 0);
+    assert.equal(await page.getByText(/invalid rule book rejected/).count(), 0);
   });
 });

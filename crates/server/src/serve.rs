@@ -99,7 +99,7 @@ fn refuse_open_access(args: &ServeArgs, book: &RuleBook) -> anyhow::Result<()> {
         "{listen} is a public address, and authentication is off\n  \
          create a key:             redrive keys create NAME --role admin --data {data}\n  \
          or listen locally:        --listen 127.0.0.1:{port}\n  \
-         or allow everyone access:  --insecure",
+         or allow everyone access: --insecure",
     );
     Err(CommandRefusal(refusal).into())
 }

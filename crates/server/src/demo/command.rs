@@ -85,7 +85,7 @@ fn refuse_open_access(args: &DemoArgs) -> anyhow::Result<()> {
     let refusal = format!(
         "{listen} is a public address, and authentication is off\n  \
          listen locally:           --listen 127.0.0.1:{}\n  \
-         or allow everyone access:  --insecure",
+         or allow everyone access: --insecure",
         listen.port(),
     );
     Err(CommandRefusal(refusal).into())

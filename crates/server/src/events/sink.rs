@@ -105,6 +105,8 @@ pub(crate) fn run(args: &SinkArgs) -> anyhow::Result<()> {
 }
 
 async fn serve(args: &SinkArgs) -> anyhow::Result<()> {
+    // Before the first request: a signal that comes earlier would end the process without the counts.
+    let stop = stopped().context("cannot wait for a signal")?;
     let listener = bind(args.listen).await?;
     let address: SocketAddr = listener.local_addr().context("cannot listen")?;
     print(&text::listening(&format!("http://{address}"), args.format))?;
@@ -116,12 +118,11 @@ async fn serve(args: &SinkArgs) -> anyhow::Result<()> {
         counts.add(request);
         if args.quiet { Ok(()) } else { print(&text::line(request, args.format)) }
     };
-    let stop = stopped();
     tokio::pin!(stop);
     loop {
         tokio::select! {
             biased;
-            result = &mut stop => break result.context("cannot wait for a signal")?,
+            () = &mut stop => break,
             Some(request) = waiting.recv() => add(&request)?,
         }
     }
@@ -132,14 +133,16 @@ async fn serve(args: &SinkArgs) -> anyhow::Result<()> {
     print(&counts.render(args.format))
 }
 
-/// Waits for Ctrl-C or a termination signal.
-pub(crate) async fn stopped() -> std::io::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        biased;
-        result = tokio::signal::ctrl_c() => result,
-        _ = terminate.recv() => Ok(()),
-    }
+/// Catches Ctrl-C and termination signals from now on; the future ends with the first.
+pub(crate) fn stopped() -> std::io::Result<impl Future<Output = ()>> {
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    Ok(async move {
+        tokio::select! {
+            biased;
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
 }
 
 async fn accept(listener: TcpListener, script: Arc<SinkScript>, lines: mpsc::Sender<SinkRequest>) {

@@ -143,10 +143,7 @@ async fn send(client: &mut Client, body: String, sum: &mut ImportResponse) -> an
 fn ending(sum: ImportResponse) -> String {
     let known = match sum.known {
         0 => String::new(),
-        count => format!(
-            ", {} existed already",
-            if count == 1 { "1 was".to_owned() } else { format!("{} were", show_count(count)) }
-        ),
+        count => format!(", {} existed already", show_count(count)),
     };
     let mut out = format!("{} {} imported{known}\n", style::good("✓"), counted(sum.imported, "dead letter"));
     if sum.imported > 0 {

@@ -65,9 +65,10 @@ pub(crate) async fn run(args: &StatusArgs) -> anyhow::Result<()> {
     if !args.watch {
         return print_as(args.view.format, &shape, || text::page(&shape, client.address(), None, now));
     }
+    let stopped = stopped()?;
     tokio::select! {
         biased;
-        stopped = stopped() => Ok(stopped?),
+        () = stopped => Ok(()),
         result = watch(args, &mut client, shape, now) => result,
     }
 }

@@ -23,7 +23,7 @@ fn a_file_is_checked_before_anything_is_sent() {
     let server = Scripted::new([part(999, 1), part(400, 100)]);
     let run = folder.run(&["dlq", "import", "good.jsonl", "--server", server.url()]);
     assert_snapshot!(run.printed(), @r"
-    ✓ 1,399 dead letters imported, 101 were existed already
+    ✓ 1,399 dead letters imported, 101 existed already
 
     Next:
       redrive dlq groups
