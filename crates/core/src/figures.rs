@@ -19,7 +19,7 @@ mod histogram;
 mod sketch;
 
 pub use self::histogram::{BOUNDS_MS, Histogram};
-pub use self::sketch::{Sketch, TimeSketch};
+pub use self::sketch::Sketch;
 
 pub const OTHER: &str = "(other)";
 pub const TYPES_MAX: usize = 100;

@@ -1,32 +1,29 @@
-//! Durations counted in logarithmic ranges, for quantiles with a bounded relative error.
+//! Durations in ranges so fine that a quantile is off by at most 2.5 %: for alerts and the page.
 //!
-//! Each power of two from 128 µs is cut into `PARTS` ranges of the same width. Shorter times share one range, longer
-//! ones count in the last. A quantile is off by at most half a range: 1 / (2 × `PARTS`).
+//! Each power of two from 128 µs to almost five hours is cut into twenty equal ranges; shorter times are one
+//! range, and longer ones count in the last. Only ranges with a count are kept.
 //!
-//! Invariant: memory is bounded by 1 + `OCTAVES` × `PARTS` ranges; empty ranges are not stored.
+//! Invariant: memory is bounded: there are [`RANGES`] ranges.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Times below this power of two, in microseconds, share the first range.
+/// The shortest time that is distinguished, as a power of two in microseconds.
 const FLOOR_BITS: u32 = 7;
+const OCTAVES: u16 = 27;
+const PARTS: u16 = 20;
+const RANGES: u16 = 1 + OCTAVES * PARTS;
 
-/// Quantiles within 2.5 %, up to almost five hours: for alerts and the API.
-pub type Sketch = TimeSketch<20, 27>;
-
-/// Durations by range.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TimeSketch<const PARTS: u16, const OCTAVES: u16> {
-    /// Range and count, sorted by range.
+pub struct Sketch {
+    /// Sorted by range.
     counts: Vec<(u16, u64)>,
 }
 
-impl<const PARTS: u16, const OCTAVES: u16> TimeSketch<PARTS, OCTAVES> {
-    const RANGES: u16 = 1 + OCTAVES * PARTS;
-
+impl Sketch {
     pub fn add(&mut self, time: Duration) {
-        let range = Self::range_of(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+        let range = range_of(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
         self.put(range, 1);
     }
 
@@ -46,7 +43,6 @@ impl<const PARTS: u16, const OCTAVES: u16> TimeSketch<PARTS, OCTAVES> {
         }
     }
 
-    /// The counts added after `earlier`, a copy of this sketch, was taken.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut counts = self.counts.clone();
@@ -61,7 +57,8 @@ impl<const PARTS: u16, const OCTAVES: u16> TimeSketch<PARTS, OCTAVES> {
         Self { counts }
     }
 
-    /// The time that `share` (0 to 1) of all did not exceed.
+    /// The time that this share (0 to 1) of all did not exceed, to within 2.5 %. `None` if nothing was
+    /// counted.
     #[must_use]
     pub fn quantile(&self, share: f64) -> Option<Duration> {
         let wanted = (share.clamp(0.0, 1.0) * self.count() as f64).max(1.0);
@@ -71,7 +68,7 @@ impl<const PARTS: u16, const OCTAVES: u16> TimeSketch<PARTS, OCTAVES> {
             seen as f64 >= wanted
         });
         // A rounding error must not lead beyond the last.
-        found.or(self.counts.last()).map(|(range, _)| Self::middle_of(*range))
+        found.or(self.counts.last()).map(|(range, _)| middle_of(*range))
     }
 
     fn put(&mut self, range: u16, count: u64) {
@@ -80,24 +77,24 @@ impl<const PARTS: u16, const OCTAVES: u16> TimeSketch<PARTS, OCTAVES> {
             Err(place) => self.counts.insert(place, (range, count)),
         }
     }
+}
 
-    fn range_of(micros: u64) -> u16 {
-        let Some(bits) = micros.checked_ilog2().filter(|bits| *bits >= FLOOR_BITS) else { return 0 };
-        let octave = u64::from(bits - FLOOR_BITS);
-        if octave >= u64::from(OCTAVES) {
-            return Self::RANGES - 1;
-        }
-        let part = ((micros - (1 << bits)) * u64::from(PARTS)) >> bits;
-        u16::try_from(1 + octave * u64::from(PARTS) + part).expect("there are fewer ranges")
+fn range_of(micros: u64) -> u16 {
+    let Some(bits) = micros.checked_ilog2().filter(|bits| *bits >= FLOOR_BITS) else { return 0 };
+    let octave = u64::from(bits - FLOOR_BITS);
+    if octave >= u64::from(OCTAVES) {
+        return RANGES - 1;
     }
+    let part = ((micros - (1 << bits)) * u64::from(PARTS)) >> bits;
+    u16::try_from(1 + octave * u64::from(PARTS) + part).expect("there are fewer ranges")
+}
 
-    fn middle_of(range: u16) -> Duration {
-        let Some(place) = range.checked_sub(1) else { return Duration::from_micros((1 << FLOOR_BITS) / 2) };
-        let octave = 1_u64 << (FLOOR_BITS + u32::from(place / PARTS));
-        // The lower end is at (PARTS + part) of so many parts, the upper one part further on.
-        let half_parts = 2 * u64::from(PARTS + place % PARTS) + 1;
-        Duration::from_nanos(octave * 1_000 / (2 * u64::from(PARTS)) * half_parts)
-    }
+fn middle_of(range: u16) -> Duration {
+    let Some(place) = range.checked_sub(1) else { return Duration::from_micros((1 << FLOOR_BITS) / 2) };
+    let octave = 1_u64 << (FLOOR_BITS + u32::from(place / PARTS));
+    // The lower bound is at (PARTS + part) of so many parts, the upper one part further.
+    let half_parts = 2 * u64::from(PARTS + place % PARTS) + 1;
+    Duration::from_nanos(octave * 1_000 / (2 * u64::from(PARTS)) * half_parts)
 }
 
 #[cfg(test)]
@@ -108,17 +105,17 @@ mod tests {
 
     #[test]
     fn ranges_follow_each_other_and_hold_what_falls_into_them() {
-        for range in 0..Sketch::RANGES {
-            let middle = u64::try_from(Sketch::middle_of(range).as_micros()).expect("a few hours");
-            assert_eq!(Sketch::range_of(middle), range, "{middle} µs");
+        for range in 0..RANGES {
+            let middle = u64::try_from(middle_of(range).as_micros()).expect("a few hours");
+            assert_eq!(range_of(middle), range, "{middle} µs");
         }
         let (mut before, mut micros) = (0, 1_u64);
         while micros < 1 << 36 {
-            let range = Sketch::range_of(micros);
-            assert!(range >= before && range < Sketch::RANGES, "{micros} µs");
+            let range = range_of(micros);
+            assert!(range >= before && range < RANGES, "{micros} µs");
             (before, micros) = (range, micros + 1 + micros / 100);
         }
-        assert_eq!(Sketch::range_of(u64::MAX), Sketch::RANGES - 1);
+        assert_eq!(range_of(u64::MAX), RANGES - 1);
     }
 
     proptest! {
@@ -139,7 +136,7 @@ mod tests {
             let (exact, found) = (micros[place - 1] as f64, sketch.quantile(share).expect("there are some"));
             let off = (found.as_secs_f64() * 1e6 - exact).abs() / exact;
             prop_assert!(off <= 0.03, "{found:?} instead of {exact} µs");
-            prop_assert!(sketch.counts.len() <= usize::from(Sketch::RANGES));
+            prop_assert!(sketch.counts.len() <= usize::from(RANGES));
         }
 
         #[test]

@@ -244,7 +244,10 @@ fn seen_by_code(code: &str, message: &str) -> Option<ReplyKind> {
     Some(match code {
         codes::NETWORK_TIMEOUT => ReplyKind::Transport(TransportError::Timeout(part_of(message))),
         codes::CONNECTION_REFUSED => ReplyKind::Transport(TransportError::Refused),
-        codes::CONNECTION_RESET if message.ends_with("answer was whole") => {
+        // The second is the text of earlier versions, which is still in stores and in the library.
+        codes::CONNECTION_RESET
+            if ["response was complete", "answer was whole"].iter().any(|end| message.ends_with(end)) =>
+        {
             ReplyKind::Transport(TransportError::ClosedEarly)
         }
         codes::CONNECTION_RESET => ReplyKind::Transport(TransportError::Reset),
@@ -368,6 +371,10 @@ mod tests {
             transport(TransportError::Refused, "the connection was refused"),
             transport(TransportError::Reset, "the connection was reset"),
             transport(TransportError::ClosedEarly, "a hung up before its answer was whole"),
+            transport(
+                TransportError::ClosedEarly,
+                "a closed the connection before the response was complete",
+            ),
             transport(TransportError::Dns, "no such name"),
             transport(TransportError::Tls, "bad certificate"),
             transport(TransportError::Unreachable, "no way"),

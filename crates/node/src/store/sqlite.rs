@@ -215,6 +215,8 @@ impl Sqlite {
             }
             Err((core, connection, error)) => {
                 self.writer = WriterSlot::Here(Box::new(core), connection);
+                step.begun = None;
+                backup::discard(&step.folder);
                 Err(StoreError::NotWritten(error.into()))
             }
         }

@@ -109,7 +109,7 @@ impl LiveBackup {
         let (core, source, target) = self.end();
         drop(target);
         // A file that cannot be removed is recognised by its name.
-        let _ = fs::remove_file(folder.join(PARTIAL));
+        discard(&folder);
         (core, source)
     }
 
@@ -149,6 +149,11 @@ pub(super) fn refuse_partial(folder: &Path) -> Result<(), StoreError> {
     let reason =
         format!("it contains an unfinished backup ({PARTIAL}); make a new backup or delete that file");
     Err(StoreError::NotOpened { path: folder.to_owned(), reason })
+}
+
+/// Removes the file of an unfinished backup.
+pub(super) fn discard(folder: &Path) {
+    let _ = fs::remove_file(folder.join(PARTIAL));
 }
 
 /// Creates the target file in an empty folder.
