@@ -2,9 +2,9 @@
 //!
 //! A cron names minutes in local time, and clock changes affect it:
 //! - a skipped minute fires as if the clocks had not changed: 02:30 becomes 03:30 on the day on which 02:00 is
-//! followed by 03:00, 24 hours after the last fire. If the cron fires then anyway, it is one fire;
+//!   followed by 03:00, 24 hours after the last fire. If the cron fires then anyway, it is one fire;
 //! - a repeated minute fires the first time only, unless the cron fires in every hour: such a cron counts
-//! elapsed time, and a quarter-hourly check must not pause for an hour.
+//!   elapsed time, and a quarter-hourly check must not pause for an hour.
 //!
 //! Invariants: fires strictly increase; each is a whole second; whatever the restarts, every fire of a span is
 //! in exactly one [`DueFires::fires`] or counted in one [`DueFires::lost`].

@@ -208,7 +208,9 @@ fn check_with(
         let mut findings = Findings::new(book.sections(), &mut problems);
         findings.run_all();
         (skipped, silenced) = (findings.skipped.into_iter().collect(), findings.silenced.len());
-        more(book).into_iter().for_each(|problem| problems.add(problem));
+        for problem in more(book) {
+            problems.add(problem);
+        }
     }
     let left_out = problems.left_out();
     CheckReport { book, problems: problems.into_sorted(), left_out, skipped, silenced }

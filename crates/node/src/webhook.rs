@@ -1,6 +1,6 @@
 //! Webhooks: signed requests that become events by the rule book's templates.
 //!
-//! A request is judged in two independent steps: [`WebhookSettings::verify`] checks the signature, [`WebhookSettings::read`]
+//! A request is judged in two independent steps: [`WebhookSource::verify`] checks the signature, [`WebhookSource::read`]
 //! makes the event. Both are pure; listening, answering and counting happen elsewhere.
 //!
 //! Invariants:

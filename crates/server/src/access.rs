@@ -6,7 +6,7 @@
 //!
 //! Invariants:
 //! - once authentication is required it stays so until restart: neither a revoked key nor another rule book
-//! turns it off;
+//!   turns it off;
 //! - unknown, revoked and expired keys get the same answer;
 //! - no key or token is in a log, an error or the audit log.
 

@@ -6,9 +6,9 @@
 //! `false`; an empty text, `null`, an object and a list count as absent. Without a value:
 //!
 //! - a **type** loses the segment with its dot. Characters that types do not allow become `_`, since the sender
-//! may not send again. Dots of a value separate segments only at the end, as in `stripe.{data.type}`; elsewhere
-//! they become `_`, so that a sender who can name a repository cannot move later segments and choose who gets
-//! the event;
+//!   may not send again. Dots of a value separate segments only at the end, as in `stripe.{data.type}`; elsewhere
+//!   they become `_`, so that a sender who can name a repository cannot move later segments and choose who gets
+//!   the event;
 //! - an **id, subject or session** is left out: half a key would tie unrelated events together.
 //!
 //! Invariant: filling in never fails. The attribute's own type checks the length of the result.

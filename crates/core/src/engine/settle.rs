@@ -184,13 +184,13 @@ impl Engine {
         match (&settlement.next, stage) {
             (NextState::Delivered | NextState::Dead(_), _) => self.forget(queue, seq),
             (NextState::Ready, _) => {
-                self.line_up(queue, PendingDelivery { due_at: None, ..row }, PushAt::Front, now)
+                self.line_up(queue, PendingDelivery { due_at: None, ..row }, PushAt::Front, now);
             }
             (NextState::Due { at }, _) if *at <= now => {
                 self.line_up(queue, PendingDelivery { due_at: Some(*at), ..row }, PushAt::Back, now);
             }
             (NextState::Due { at }, _) => {
-                self.wait_for(queue, *at, PendingDelivery { due_at: Some(*at), ..row }, now)
+                self.wait_for(queue, *at, PendingDelivery { due_at: Some(*at), ..row }, now);
             }
             (NextState::Starting, SettlingStage::ToBeMade(start)) => {
                 return self.begin_recorded(queue, row, *start, now);

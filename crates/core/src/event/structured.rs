@@ -261,13 +261,13 @@ impl Serialize for EventDocument<'_> {
                 AttributeValue::Text(text) => map.serialize_entry(name, text)?,
                 AttributeValue::Time(time) => map.serialize_entry(name, &time)?,
                 AttributeValue::Extension(ExtensionValue::Text(text)) => {
-                    map.serialize_entry(name, text.as_str())?
+                    map.serialize_entry(name, text.as_str())?;
                 }
                 AttributeValue::Extension(ExtensionValue::Integer(number)) => {
-                    map.serialize_entry(name, number)?
+                    map.serialize_entry(name, number)?;
                 }
                 AttributeValue::Extension(ExtensionValue::Boolean(truth)) => {
-                    map.serialize_entry(name, truth)?
+                    map.serialize_entry(name, truth)?;
                 }
             }
         }

@@ -23,7 +23,7 @@ pub(super) fn place_of(rule: &Resolved<'_>, level: RuleLevel) -> Vec<PatchStep> 
             path.push(PatchStep::Row(rule.row.pattern.value.as_str().to_owned()));
         }
         RuleLevel::Channel => {
-            path.extend(channel.into_iter().flat_map(|channel| keys(&["channels", channel])))
+            path.extend(channel.into_iter().flat_map(|channel| keys(&["channels", channel])));
         }
         RuleLevel::Dependency => return keys(&["dependencies", rule.dependency.value.as_str()]),
         RuleLevel::Service | RuleLevel::Kind | RuleLevel::Defaults | RuleLevel::BuiltIn => {}

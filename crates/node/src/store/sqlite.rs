@@ -213,7 +213,8 @@ impl Sqlite {
                 self.writer = WriterSlot::Copying(Box::new(copying));
                 Ok(())
             }
-            Err((core, connection, error)) => {
+            Err(failed) => {
+                let (core, connection, error) = *failed;
                 self.writer = WriterSlot::Here(Box::new(core), connection);
                 step.begun = None;
                 backup::discard(&step.folder);

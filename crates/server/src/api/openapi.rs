@@ -227,10 +227,10 @@ fn errors_of(operation: &Operation, own: &[ApiCode]) -> BTreeMap<String, Vec<Api
 /// Such as `BadRequestOrValidationError`: generators of clients make type names of it.
 fn name_of(codes: &[ApiCode]) -> String {
     let capitalized = |word: &str| word[..1].to_owned() + &word[1..].to_lowercase();
-    let named = |code: &ApiCode| -> String {
+    let type_name = |code: &ApiCode| -> String {
         code.as_str().trim_end_matches("_ERROR").split('_').map(capitalized).collect()
     };
-    let names: Vec<String> = codes.iter().map(named).collect();
+    let names: Vec<String> = codes.iter().map(type_name).collect();
     names.join("Or") + "Error"
 }
 
@@ -379,8 +379,8 @@ fn flattened(schema: &Value, schemas: &Map<String, Value>) -> Option<Value> {
     };
     if let Some(parts) = parts_of("allOf") {
         let parts = parts?;
-        let required = parts.iter().flat_map(required).cloned().collect();
-        Some(object(schema, required, joined(&parts)))
+        let required: Vec<Value> = parts.iter().flat_map(required).cloned().collect();
+        Some(object(schema, &required, &joined(&parts)))
     } else if let Some(variants) = parts_of("oneOf") {
         let variants = variants?;
         let tag = variants.first()?["properties"].as_object()?.keys().find(|key| {
@@ -389,7 +389,7 @@ fn flattened(schema: &Value, schemas: &Map<String, Value>) -> Option<Value> {
                 .all(|variant| variant["properties"][key]["enum"].as_array().is_some_and(|is| is.len() == 1))
         })?;
         let in_all = |key: &&Value| variants.iter().all(|variant| required(variant).contains(key));
-        let required = required(&variants[0]).iter().filter(in_all).cloned().collect();
+        let required: Vec<Value> = required(&variants[0]).iter().filter(in_all).cloned().collect();
         let mut properties = joined(&variants);
         let meaning = |variant: &Value| {
             let is = variant["properties"][tag]["enum"][0].as_str()?;
@@ -397,7 +397,7 @@ fn flattened(schema: &Value, schemas: &Map<String, Value>) -> Option<Value> {
         };
         let meanings: Vec<String> = variants.iter().filter_map(meaning).collect();
         properties[tag]["description"] = meanings.join("\n").into();
-        Some(object(schema, required, properties))
+        Some(object(schema, &required, &properties))
     } else {
         let is_map = schema["additionalProperties"].is_object();
         (schema["properties"].is_object() && !is_map).then(|| schema.clone())
@@ -408,7 +408,7 @@ fn required(schema: &Value) -> &[Value] {
     schema["required"].as_array().map_or(&[], Vec::as_slice)
 }
 
-fn object(schema: &Value, required: Vec<Value>, properties: Map<String, Value>) -> Value {
+fn object(schema: &Value, required: &[Value], properties: &Map<String, Value>) -> Value {
     let mut object = json!({ "type": "object", "required": required, "properties": properties });
     if let Some(description) = schema.get("description") {
         object["description"] = description.clone();

@@ -182,6 +182,13 @@ pub(crate) struct AttemptJson {
     pub classified_line: Option<String>,
 }
 
+impl AttemptJson {
+    /// Without the lines of the rule book.
+    fn new(story: &AttemptRecord) -> Self {
+        Self { story: story.clone(), reaction_line: None, classified_line: None }
+    }
+}
+
 /// Why a delivery became a dead letter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct DeadLetterCauseJson {
@@ -272,11 +279,6 @@ pub(crate) fn delivery_json(view: &DeliveryView, waits: &DeliveryWaits) -> Deliv
         DeliveryState::Due { at } => (DeliveryStateJson::Retrying, Some(*at), None),
         DeliveryState::Ready | DeliveryState::Behind => (DeliveryStateJson::Pending, None, None),
     };
-    let shown = |story: &AttemptRecord| AttemptJson {
-        story: story.clone(),
-        reaction_line: None,
-        classified_line: None,
-    };
     DeliveryJson {
         id: view.id.to_string(),
         webhook_id: webhook_id(view.id),
@@ -303,7 +305,7 @@ pub(crate) fn delivery_json(view: &DeliveryView, waits: &DeliveryWaits) -> Deliv
         replay: view.replaying.map(|replay| replay.0),
         supersedes: view.supersedes.map(|receipt| receipt.to_string()),
         superseded_by,
-        stories: view.stories.iter().map(shown).collect(),
+        stories: view.stories.iter().map(AttemptJson::new).collect(),
     }
 }
 

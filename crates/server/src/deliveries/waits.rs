@@ -122,10 +122,7 @@ pub(crate) fn shown(wait: &Wait, session: Option<&str>) -> WaitJson {
         Wait::Share => {
             (WaitCause::Share, "the service uses its full share of all calls in flight".to_owned())
         }
-        Wait::Alone => {
-            let because = "after a crash, a delivery that may have caused it is tried alone";
-            (WaitCause::CrashCheck, because.to_owned())
-        }
+        Wait::Alone => (WaitCause::CrashCheck, "deliveries are tried one by one after a crash".to_owned()),
         Wait::Turn => (WaitCause::Turn, "queued".to_owned()),
     };
     let mut shown = WaitJson::new(on, because);

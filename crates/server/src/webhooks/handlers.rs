@@ -7,7 +7,7 @@
 //! Invariants:
 //! - a sender without the secret learns nothing else, and costs no memory but counters;
 //! - it uses none of the source's rate: only signed calls count, and addresses with bad signatures are
-//! limited separately;
+//!   limited separately;
 //! - a signed event that cannot be accepted is stored for inspection;
 //! - bodies being read are bounded, together and each.
 

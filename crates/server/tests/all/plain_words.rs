@@ -40,14 +40,12 @@ fn strings_of_rust_are_found_and_nothing_else() {
 
 /// The lines of a file, or the strings of a source, that a user may see.
 fn texts(name: &str, text: &str) -> Vec<(usize, String)> {
-    let is_test = name.contains("/tests/")
-        || name.contains("/model_tests/")
-        || name.ends_with("tests.rs")
-        || name.ends_with("_test.rs");
-    let is_source = name.starts_with("crates/") && name.contains("/src/") && name.ends_with(".rs");
-    let is_page =
-        name.starts_with("crates/server/page/") && (name.ends_with(".js") || name.ends_with(".html"));
-    let is_document = name.ends_with(".md") && !name.starts_with("CHANGELOG") && !name.contains("/fuzz/");
+    let extension = Path::new(name).extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    let tests = ["/tests/", "/model_tests/", "tests.rs", "_test.rs"];
+    let is_test = tests.iter().any(|part| name.contains(part));
+    let is_source = name.starts_with("crates/") && name.contains("/src/") && extension == "rs";
+    let is_page = name.starts_with("crates/server/page/") && ["js", "html"].contains(&extension);
+    let is_document = extension == "md" && !name.starts_with("CHANGELOG");
     if is_source && !is_test {
         let product = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
         // A single word is a key of JSON, and comments within SQL are part of the stored schema.

@@ -567,7 +567,7 @@ impl Checker {
             }
             // A delivery that starts alone has its permit a while before its call begins.
             OperatorCommand::Reset(name) if self.is_cautious(now) => {
-                self.breakers.reset_in_between(name.as_str())
+                self.breakers.reset_in_between(name.as_str());
             }
             OperatorCommand::Reset(name) => self.breakers.reset(name.as_str()),
         }

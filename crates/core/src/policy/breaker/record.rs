@@ -8,7 +8,7 @@
 //!
 //! 1. take `ours = breaker.record(..)` and read what is `stored`
 //! 2. if `ours.replaces(stored)`, write `ours` on the condition that the store still has the generation and
-//!   state that were read (compare-and-set); on a conflict start again at 1
+//!    state that were read (compare-and-set); on a conflict start again at 1
 //! 3. otherwise `breaker.adopt(stored)`
 //!
 //! It never changes a part of a record: two nodes that each add one failure to the same record would lose

@@ -135,7 +135,14 @@ impl AlertLedger {
         match same {
             Some(told) => told.to.push(receiver),
             None => {
-                self.recent.push_front(SentNotice { at, alert, stage, severity, summary, to: vec![receiver] })
+                self.recent.push_front(SentNotice {
+                    at,
+                    alert,
+                    stage,
+                    severity,
+                    summary,
+                    to: vec![receiver],
+                });
             }
         }
         self.recent.truncate(RECENT_MAX);

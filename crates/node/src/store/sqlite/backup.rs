@@ -44,7 +44,7 @@ impl LiveBackup {
         core: StoreWriter,
         source: Connection,
         begun: &Arc<()>,
-    ) -> Result<Self, (StoreWriter, Connection, io::Error)> {
+    ) -> Result<Self, Box<(StoreWriter, Connection, io::Error)>> {
         let (tasks, receiver) = mpsc::sync_channel(1);
         let (hand_over, handed_over) = mpsc::sync_channel(1);
         let copy = move || {
@@ -54,7 +54,7 @@ impl LiveBackup {
         // A thread that cannot be started drops its closure, so the writer must not be in it.
         let thread = match std::thread::Builder::new().name("redrive-backup".to_owned()).spawn(copy) {
             Ok(thread) => thread,
-            Err(error) => return Err((core, source, error)),
+            Err(error) => return Err(Box::new((core, source, error))),
         };
         let _ = hand_over.send((core, source, target));
         Ok(Self { folder: folder.to_owned(), tasks, thread, begun: Arc::downgrade(begun) })

@@ -72,7 +72,7 @@ fn attempt(out: &mut String, recorded: &AttemptJson, accepted_at: Timestamp) {
     let _ = writeln!(out, "\n{}  at {at}  {what}", style::bold(name));
     match &story.end {
         AttemptEnd::Delivered { .. } => {
-            field(out, "when", &format!("{}, took {took}", moment(story.started_at)))
+            field(out, "when", &format!("{}, took {took}", moment(story.started_at)));
         }
         AttemptEnd::Failed { category, code, response, .. } => {
             field(out, "when", &format!("{}, took {took}", moment(story.started_at)));

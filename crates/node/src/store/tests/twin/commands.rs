@@ -38,7 +38,7 @@ impl World {
                 answer.set(self.skip(*letter, note.clone(), now, waiting));
             }
             LetterCommand::ReleaseSession { letter, answer } => {
-                answer.set(self.release_session(*letter, now, waiting))
+                answer.set(self.release_session(*letter, now, waiting));
             }
             LetterCommand::Purge(purge, answer) => answer.set(Ok(self.purge(purge, now, waiting))),
             LetterCommand::Edit(edit, answer) => answer.set(self.edit(edit, now, waiting)),
