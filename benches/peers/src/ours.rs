@@ -7,13 +7,13 @@ use std::hint::black_box;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-use redrive_core::policy::answer::{TargetAnswer, AnswerKind};
 use redrive_core::book::{self, connectors};
+use redrive_core::ids::{Attempt, DeliveryId, Seed};
+use redrive_core::policy::answer::{AnswerKind, TargetAnswer};
 use redrive_core::policy::breaker::{Admission, Breaker, CountingUnit, RawBreaker, Trip};
 use redrive_core::policy::category::Category;
 use redrive_core::policy::classify::{Outcome, classify};
 use redrive_core::policy::decide::{AttemptResult, History, Moment, Verdict, decide};
-use redrive_core::ids::{Attempt, DeliveryId, Seed};
 use redrive_core::policy::rule::Rule;
 use redrive_core::time::Timestamp;
 

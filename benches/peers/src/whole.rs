@@ -9,7 +9,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use redrive::core::policy::answer::{TargetAnswer, AnswerKind};
+use redrive::core::policy::answer::{AnswerKind, TargetAnswer};
 use redrive::{Book, Classify, Guard};
 use tower::{Service, service_fn};
 

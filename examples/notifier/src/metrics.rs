@@ -9,7 +9,7 @@ use std::time::Duration;
 use redrive::Guard;
 use redrive::core::freshness::Lifetimes;
 use redrive::guard::BreakerState;
-use redrive::stale::{Cached, Missing, StalePlan, StaleCache, timer_clock};
+use redrive::stale::{Cached, Missing, StaleCache, StalePlan, timer_clock};
 use serde_json::{Value, json};
 
 use crate::api::ApiError;

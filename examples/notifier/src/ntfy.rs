@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redrive::Classify;
-use redrive::core::policy::answer::{TargetAnswer, TransportError, AnswerKind};
+use redrive::core::policy::answer::{AnswerKind, TargetAnswer, TransportError};
 use redrive::http::HttpError;
 use redrive::http::reqwest::check;
 use reqwest::{RequestBuilder, Url};

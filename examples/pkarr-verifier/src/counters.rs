@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use redrive::core::alerts::notice::AlertNotice;
-use redrive::core::alerts::{AlertView, AlertSample, AlertWatch};
+use redrive::core::alerts::{AlertSample, AlertView, AlertWatch};
 use redrive::core::book::RuleBook;
 use redrive::core::engine::DependencyView;
-use redrive::core::figures::{DependencyFigures, Figures, AttemptTally};
+use redrive::core::figures::{AttemptTally, DependencyFigures, Figures};
 use redrive::core::ids::DependencyName;
 use redrive::core::policy::category::Category;
 use redrive::core::time::Timestamp;

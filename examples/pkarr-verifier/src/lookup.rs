@@ -9,7 +9,7 @@ use pkarr::dht::{DhtClient, ResolveError};
 use pkarr::errors::SignedPacketVerifyError;
 use pkarr::{PKARR_INVALID_SIGNED_PACKET_SEQ, PublicKey, SignedPacket};
 use redrive::clock::wall_clock;
-use redrive::core::policy::answer::{TargetAnswer, AnswerKind};
+use redrive::core::policy::answer::{AnswerKind, TargetAnswer};
 use redrive::core::policy::retry_after;
 use redrive::{BoxFuture, Classify};
 use reqwest::{Response, StatusCode, Url, header};

@@ -13,7 +13,7 @@ use redrive::cache::{Cache, CachePlan};
 use redrive::core::freshness::Lifetimes;
 use redrive::core::policy::category::codes;
 use redrive::guard::{BreakerState, CallError, Cause, UnknownGuard};
-use redrive::stale::{Cached, Missing, FetchError, timer_clock};
+use redrive::stale::{Cached, FetchError, Missing, timer_clock};
 use redrive::{Book, Guard};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;

@@ -1,6 +1,6 @@
 //! Findings of a simulation as text, with candidate changes to the rule book.
 //!
-//! Each finding is a function in [`FINDINGS`]. A change is only a candidate until a run with it shows a gain
+//! Each finding is a function in `FINDINGS`. A change is only a candidate until a run with it shows a gain
 //! (`Candidate::gain`).
 
 mod candidates;
