@@ -8,7 +8,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
@@ -54,12 +54,15 @@ pub(super) enum SpawnError {
 
 pub(super) async fn spawn(start: StartFn, within: Duration) -> Result<NewProcess, SpawnError> {
     let (reply, started) = oneshot::channel();
+    let began = Instant::now();
     if SPAWNER.threads().all == 0 {
         SPAWNER.add_thread().map_err(SpawnError::Refused)?;
     }
     let full = |_| SpawnError::Refused(io::Error::other("too many starts wait"));
     SPAWNER.jobs.try_send(SpawnJob { start, reply }).map_err(full)?;
     match tokio::time::timeout(within, started).await {
+        // The limit also holds for a start that was over before it was waited for.
+        Ok(Ok(Ok(_))) if began.elapsed() > within => Err(SpawnError::TookTooLong(within)),
         Ok(Ok(outcome)) => outcome.map_err(SpawnError::Refused),
         Ok(Err(_)) => Err(SpawnError::Refused(io::Error::other("the start failed in an unforeseen way"))),
         Err(_) => {
