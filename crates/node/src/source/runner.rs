@@ -218,6 +218,7 @@ impl SourceRunner {
                     window.release(lost.len(), lost.iter().map(PendingMessage::bytes).sum());
                     busy.into_iter().rev().for_each(|held| pending.push_front(held));
                     revoked.clear();
+                    self.see_held(window);
                     if !ended.settled.is_empty() {
                         let act = AckCommand::Settle { settled: ended.settled, bytes: ended.bytes };
                         if orders.send(act).await.is_err() {
