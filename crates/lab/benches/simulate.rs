@@ -33,7 +33,7 @@ fn simulate_a_million_deliveries(bencher: Bencher<'_, '_>) {
     let (scenario, book) = (million(), Arc::new(shop()));
     bencher.bench_local(|| {
         let plan = SimulationPlan { scenario: &scenario, book: Arc::clone(&book), seed: 1 };
-        let report = simulate::run(&plan, &mut |_| Go::On).expect("nobody stops it");
+        let report = simulate::run(&plan, &mut |_| Go::On).expect("no run is stopped");
         assert_eq!(report.deliveries, 1_000_000);
         report
     });

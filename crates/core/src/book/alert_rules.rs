@@ -201,7 +201,7 @@ receivers:
         let book = book(BOOK);
         let subscribers: Vec<String> =
             book.route("redrive.alert.firing").iter().map(|route| route.service.name.to_string()).collect();
-        assert_eq!(subscribers, ["all"], "a notice that somebody sends is an event like any other");
+        assert_eq!(subscribers, ["all"], "a notice sent by a client is an event like any other");
         let queues: Vec<String> = book.queues().map(|(service, _)| service.to_string()).collect();
         assert_eq!(queues, ["all"]);
         assert_eq!(book.sections().services.len(), 1);

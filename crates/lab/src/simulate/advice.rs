@@ -183,7 +183,7 @@ dependencies:
     }
 
     fn play(plan: &SimulationPlan<'_>) -> SimulationReport {
-        run(plan, &mut |_| Go::On).expect("nobody stops it")
+        run(plan, &mut |_| Go::On).expect("no run is stopped")
     }
 
     /// Where a breaker holds everything, jitter changes nothing but the moment of its probe.

@@ -262,7 +262,7 @@ mod tests {
         #[rustfmt::skip]
         let cases = [
             ("all is well",                 None,                                    10,    done),
-            ("nobody listens",              Some(FailureMode::Down),                        1,     (CallAnswer::Refused, false)),
+            ("no listener",                 Some(FailureMode::Down),                        1,     (CallAnswer::Refused, false)),
             ("it never answers",            Some(FailureMode::Hanging),                     1_000, (CallAnswer::Nothing, false)),
             ("it is slow",                  Some(slow(500)),                         500,   done),
             ("too slow, and takes it all the same", Some(slow(3_000)),               1_000, (CallAnswer::Nothing, true)),

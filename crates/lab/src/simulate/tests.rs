@@ -26,7 +26,8 @@ pub(super) fn scenario(text: &str) -> Scenario {
 pub(super) fn play(scenario: &Scenario, book: &Arc<RuleBook>, seed: u64) -> SimulationReport {
     let misfits = scenario.misfits(book);
     assert!(!misfits.has_errors(), "{misfits:?}");
-    run(&SimulationPlan { scenario, book: Arc::clone(book), seed }, &mut |_| Go::On).expect("nobody stops it")
+    run(&SimulationPlan { scenario, book: Arc::clone(book), seed }, &mut |_| Go::On)
+        .expect("no run is stopped")
 }
 
 const API: &str = "dependencies:\n  api: { kind: webhook, breaker: none, in_flight: 1000 }\n";

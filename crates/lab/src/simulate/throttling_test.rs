@@ -194,7 +194,7 @@ fn play_by(
         if is_taken { &took } else { &turned_away }.borrow_mut().push(now);
         (!is_taken).then(|| wait.said(now))
     })));
-    let report = world.play(&mut |_| Go::On).expect("nobody stops it");
+    let report = world.play(&mut |_| Go::On).expect("no run is stopped");
     (report, taken.take(), refused.take())
 }
 

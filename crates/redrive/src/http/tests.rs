@@ -55,7 +55,7 @@ async fn server(manner: Manner) -> SocketAddr {
             while let Ok((mut stream, _)) = listener.accept().await {
                 let mut request = [0; 4_096];
                 match manner {
-                    Manner::Away => unreachable!("nobody listens then"),
+                    Manner::Away => unreachable!("there is no listener then"),
                     Manner::Hang => kept.push(stream),
                     Manner::Say(words) => {
                         let _ = stream.read(&mut request).await;

@@ -57,7 +57,7 @@ impl Scripted {
     }
 }
 
-/// An address where nobody listens.
+/// An address without a listener.
 pub(crate) fn nowhere() -> String {
     url_of(&TcpListener::bind("127.0.0.1:0").expect("a port can be had"))
 }

@@ -151,7 +151,7 @@ fn fails(replays: &mut ActiveReplays, cause: &str) -> &'static str {
     let (_, stop) = replays.judge(&row(1), &info, None).expect("it is being replayed");
     let settlement = Settlement { stop, ..settlement(NextState::Dead(Box::new(info))) };
     replays.settled(&row(1), &settlement);
-    if stop.is_some() { "stops" } else { "goes on" }
+    if stop.is_some() { "stops" } else { "continues" }
 }
 
 #[test]
@@ -253,10 +253,10 @@ fn the_first_failure_stops_a_canary_that_feels_its_way() {
         ("in the second",                     canary(4),   Running,   ReplayWave::Second, "the old one", "stops"),
         ("of another cause, too",             canary(4),   Running,   ReplayWave::First,  "a new one",   "stops"),
         ("left over from before a resume",    canary(4),   Running,   ReplayWave::None,   "the old one", "stops"),
-        ("one of many in the rest",           canary(4),   Running,   ReplayWave::Rest,   "the old one", "goes on"),
-        ("a person has halted it already",    canary(4),   Paused,    ReplayWave::First,  "the old one", "goes on"),
-        ("a person has ended it",             canary(4),   Cancelled, ReplayWave::First,  "the old one", "goes on"),
-        ("no canary",                         straight(4), Running,   ReplayWave::Rest,   "the old one", "goes on"),
+        ("one of many in the rest",           canary(4),   Running,   ReplayWave::Rest,   "the old one", "continues"),
+        ("a person has halted it already",    canary(4),   Paused,    ReplayWave::First,  "the old one", "continues"),
+        ("a person has ended it",             canary(4),   Cancelled, ReplayWave::First,  "the old one", "continues"),
+        ("no canary",                         straight(4), Running,   ReplayWave::Rest,   "the old one", "continues"),
     ];
     for (name, pace, state, wave, cause, expected) in cases {
         let mut replays = replays(job(pace, state, wave, tally(5, 1, 0)));
@@ -273,7 +273,7 @@ fn the_rest_of_a_canary_stops_at_ten_failures_in_a_row() {
     let rest = || replays(job(canary(100), ReplayState::Running, ReplayWave::Rest, tally(100, 0, 0)));
     let mut in_a_row = rest();
     for n in 1..limits::REPLAY_FAILURES_IN_A_ROW {
-        assert_eq!(fails(&mut in_a_row, "the old one"), "goes on", "{n}");
+        assert_eq!(fails(&mut in_a_row, "the old one"), "continues", "{n}");
     }
     assert_eq!(fails(&mut in_a_row, "the old one"), "stops");
 
@@ -292,12 +292,12 @@ fn the_rest_of_a_canary_stops_at_ten_failures_in_a_row() {
             fails(&mut replays, "the old one");
         }
         meanwhile(&mut replays);
-        assert_eq!(fails(&mut replays, "the old one"), "goes on", "{name} begins the count anew");
+        assert_eq!(fails(&mut replays, "the old one"), "continues", "{name} begins the count anew");
     }
 
     let mut others = rest();
     for n in 1..limits::REPLAY_FAILURES_IN_A_ROW {
-        assert_eq!(fails(&mut others, "a new one"), "goes on", "{n}");
+        assert_eq!(fails(&mut others, "a new one"), "continues", "{n}");
     }
     assert_eq!(fails(&mut others, "a new one"), "stops", "whatever they fail of, nothing arrives");
 }
@@ -332,7 +332,7 @@ fn what_fails_a_replay_is_poison_unless_the_book_gives_it_another_try() {
 fn a_step_that_finds_only_letters_behind_others_is_not_repeated_before_one_of_those_has_ended() {
     let ends: [(&str, Happens); 3] = [
         ("one arrives", arrives),
-        ("one fails", |replays| assert_eq!(fails(replays, "x"), "goes on")),
+        ("one fails", |replays| assert_eq!(fails(replays, "x"), "continues")),
         ("a person says something", |replays| {
             let job = replays.0[&ID].job.clone();
             replays.learn(job, START);

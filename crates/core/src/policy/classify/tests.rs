@@ -84,7 +84,7 @@ fn everything_else_has_its_category_too() {
     #[rustfmt::skip]
     let cases = [
         ("no answer",            AnswerKind::Transport(TransportError::Timeout(CallPart::Whole)), Transient, codes::NETWORK_TIMEOUT),
-        ("nobody listens",       AnswerKind::Transport(TransportError::Refused),     Transient, codes::CONNECTION_REFUSED),
+        ("no listener",          AnswerKind::Transport(TransportError::Refused),     Transient, codes::CONNECTION_REFUSED),
         ("broken off",           AnswerKind::Transport(TransportError::Reset),       Transient, codes::CONNECTION_RESET),
         ("hung up",              AnswerKind::Transport(TransportError::ClosedEarly), Transient, codes::CONNECTION_RESET),
         ("no such name",         AnswerKind::Transport(TransportError::Dns),         Transient, codes::DNS_FAILURE),

@@ -64,7 +64,7 @@ fn day(scenario: &str, book: &RuleBook, seed: u64) -> (simulate::SimulationRepor
     let scenario = reading.scenario.unwrap_or_else(|| panic!("{:?}", reading.problems));
     let plan = simulate::SimulationPlan { scenario: &scenario, book: Arc::new(book.clone()), seed };
     let (report, stories) =
-        record_test::kept(|| simulate::run(&plan, &mut |_| Go::On).expect("nobody stops it"));
+        record_test::kept(|| simulate::run(&plan, &mut |_| Go::On).expect("no run is stopped"));
     let queue = QueueName { service: Name::new("shop").expect("a name"), channel: None };
     let kept = stories.into_iter().map(|(id, stories)| Kept {
         id,

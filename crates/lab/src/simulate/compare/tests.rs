@@ -22,7 +22,7 @@ fn play(policy: &str, seed: u64) -> SimulationReport {
     );
     let read = book::read(&text, built_in());
     let book = Arc::new(read.book.unwrap_or_else(|| panic!("{text}\n{:?}", read.problems)));
-    run(&SimulationPlan { scenario: &outage(), book, seed }, &mut |_| Go::On).expect("nobody stops it")
+    run(&SimulationPlan { scenario: &outage(), book, seed }, &mut |_| Go::On).expect("no run is stopped")
 }
 
 fn compare(a: &SimulationReport, b: &SimulationReport) -> BookComparison {

@@ -117,7 +117,7 @@ fn played(text: &str, seeds: u64) -> SweepResult {
         let play = |seed| {
             run(&SimulationPlan { scenario: &scenario, book: Arc::clone(&book), seed }, &mut |_| Go::On)
         };
-        (1..=seeds).map(|seed| RunFigures::of(&play(seed).expect("nobody stops it"))).collect()
+        (1..=seeds).map(|seed| RunFigures::of(&play(seed).expect("no run is stopped"))).collect()
     });
     let runs: Vec<Vec<RunFigures>> = runs.collect();
     swept(&[sweep], &grid, &runs)

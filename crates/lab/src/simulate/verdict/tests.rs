@@ -26,7 +26,7 @@ fn play(book: &str, scenario: &Scenario) -> (SimulationReport, Arc<RuleBook>) {
     let read = book::read(book, built_in());
     let book = Arc::new(read.book.unwrap_or_else(|| panic!("{book}\n{:?}", read.problems)));
     let plan = SimulationPlan { scenario, book: Arc::clone(&book), seed: 1 };
-    (run(&plan, &mut |_| Go::On).expect("nobody stops it"), book)
+    (run(&plan, &mut |_| Go::On).expect("no run is stopped"), book)
 }
 
 const BARE: &str = "dependencies:\n  api: { kind: webhook, breaker: none, in_flight: 500 }\n";

@@ -115,7 +115,7 @@ mod tests {
         let scenario = scenario::read(scenario).scenario.expect("a scenario");
         let book = Arc::new(book::read(book, built_in()).book.expect("a book"));
         let report = run(&SimulationPlan { scenario: &scenario, book, seed: 1 }, &mut |_| Go::On)
-            .expect("nobody stops it");
+            .expect("no run is stopped");
         let [a, b, c] = report.dependencies.as_slice() else { panic!("{:?}", report.dependencies) };
         let told = |all: &[(&DependencyReport, f64, Weight)]| {
             let said = all.iter().map(|(of, size, weight)| DependencyFinding {

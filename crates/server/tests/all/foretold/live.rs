@@ -196,7 +196,7 @@ impl Stage {
         (came, self.actor.seen(), waited)
     }
 
-    /// Whether nobody listens at some time, and nobody sees who calls then.
+    /// Whether the target is down at some time, so that its calls are not seen.
     fn has_unseen_calls(&self) -> bool {
         let mut phases = self.scenario.dependencies.values().flat_map(|behaviour| &behaviour.value.phases);
         phases.any(|phase| phase.mode == FailureMode::Down)

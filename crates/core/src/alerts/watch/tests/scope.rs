@@ -59,7 +59,7 @@ fn fill(world: &mut World) {
         world.letter(place, event_type, category, &format!("f{}", times.min(4)), failed);
         world.breaker(dependency, BreakerState::Open { until: world.now });
     }
-    // What Redrive does to tell people is nobody's incident.
+    // Deliveries of notifications count in no alert.
     world.tally("redrive-alerts/r", "redrive.alert.firing").unauthorized = 1_000_000;
     world.queue("redrive-alerts/r").dead = 1_000_000;
     world.breaker("redrive-alerts:r", BreakerState::Open { until: world.now });
