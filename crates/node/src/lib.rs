@@ -8,6 +8,7 @@
 pub mod activity;
 pub mod archive;
 pub mod connectors;
+mod credential;
 mod jwks;
 pub mod letters;
 mod outage;

@@ -13,24 +13,22 @@ mod text;
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, HeaderValue};
 use redrive_core::alerts::notice::AlertNotice;
 use redrive_core::book::connectors::email::{self as email_settings, EmailSettings};
 use redrive_core::book::connectors::{Endpoint, notify};
 use redrive_core::engine::{Ending, TargetCall};
 use redrive_core::policy::answer::{MalformedEvent, ReplyKind, TargetReply};
-use zeroize::Zeroizing;
 
 use self::alertmanager::Repeats;
 use self::email::Mail;
 use crate::connectors::{Driver, Make, MakeError, Site, settings};
-use crate::secret::Secrets;
+use crate::credential::Credential;
 use crate::target::Target;
-use crate::target::http::{HttpFormat, HttpOptions, HttpTarget, Wire, WireOptions};
+use crate::target::http::{HttpOptions, HttpTarget, RequestShape, Wire, WireOptions};
 
 const PERMITS: u32 = 4;
 
@@ -40,7 +38,8 @@ pub(crate) const WEBHOOK: Driver = Driver {
     make: Make::Target(|endpoint, site| {
         let notify::NotifySettings { address, network, secret } = settings(endpoint);
         let options = HttpOptions {
-            form: HttpFormat::Binary,
+            shape: RequestShape::default(),
+            auth: None,
             signing: site.signing(secret.as_ref())?,
             permits: PERMITS,
             network: *network,
@@ -90,8 +89,8 @@ fn posted(
     Ok(Arc::new(PostedReceiver { wire, dialect, token: token(secret.as_ref(), site) }))
 }
 
-fn token(secret: Option<&String>, site: &Site<'_>) -> Option<BearerToken> {
-    secret.map(|name| BearerToken { secrets: site.secrets.clone(), name: name.clone() })
+fn token(secret: Option<&String>, site: &Site<'_>) -> Option<Credential> {
+    secret.map(|name| Credential::new(site.secrets, name, "notification not sent"))
 }
 
 struct ReceiverMessage {
@@ -108,7 +107,7 @@ enum NoticeFormat {
 struct PostedReceiver {
     wire: Wire,
     dialect: NoticeFormat,
-    token: Option<BearerToken>,
+    token: Option<Credential>,
 }
 
 impl PostedReceiver {
@@ -120,55 +119,15 @@ impl PostedReceiver {
             NoticeFormat::Alertmanager(repeats) => alertmanager::message(&notice, repeats),
         };
         let Some(token) = &self.token else { return Ok(self.wire.post(call, headers, body).await) };
-        headers.insert(AUTHORIZATION, token.bearer(call.limit).await?);
-        Ok(token.hidden_in(self.wire.post(call, headers, body).await))
+        let bearer = token.bearer(call.limit).await?;
+        headers.insert(AUTHORIZATION, bearer.clone());
+        Ok(token.hidden_in(self.wire.post(call, headers, body).await, &bearer))
     }
 }
 
 impl Target for PostedReceiver {
     fn call(&self, call: Arc<TargetCall>) -> Pin<Box<dyn Future<Output = Ending> + Send + '_>> {
         Box::pin(async move { Ending::Reply(self.send(&call).await.unwrap_or_else(|failed| failed)) })
-    }
-}
-
-/// A bearer token, read from the secret for each message.
-struct BearerToken {
-    secrets: Secrets,
-    name: String,
-}
-
-impl BearerToken {
-    async fn value(&self, limit: Duration) -> Result<Zeroizing<String>, TargetReply> {
-        let missing = |why: &dyn std::fmt::Display| {
-            let message = format!("notification not sent: secret `{}` is unavailable: {why}", self.name);
-            TargetReply::new(ReplyKind::SecretUnavailable, message)
-        };
-        let values = self.secrets.get_within(&self.name, limit).await.map_err(|error| missing(&error))?;
-        let newest = values.iter().next().ok_or_else(|| missing(&"it is empty"))?;
-        let text = std::str::from_utf8(newest).map_err(|_| missing(&"it is not text"))?;
-        Ok(Zeroizing::new(text.to_owned()))
-    }
-
-    /// The receiver's response is stored and shown, and may echo the token.
-    fn hidden_in(&self, reply: TargetReply) -> TargetReply {
-        let hide = |text: &str| self.secrets.hide(text).into_owned();
-        let seen = match reply.seen {
-            ReplyKind::Http { status, headers, body } => {
-                ReplyKind::Http { status, headers, body: hide(&body) }
-            }
-            other => other,
-        };
-        TargetReply { seen, message: hide(&reply.message), retry_after: reply.retry_after }
-    }
-
-    async fn bearer(&self, limit: Duration) -> Result<HeaderValue, TargetReply> {
-        let value = Zeroizing::new(format!("Bearer {}", self.value(limit).await?.as_str()));
-        let mut header = HeaderValue::from_str(&value).map_err(|_| {
-            let message = format!("secret `{}` has characters not allowed in a header", self.name);
-            TargetReply::new(ReplyKind::ConfigMissing, message)
-        })?;
-        header.set_sensitive(true);
-        Ok(header)
     }
 }
 

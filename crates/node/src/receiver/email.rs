@@ -24,7 +24,8 @@ use redrive_core::engine::{Ending, TargetCall};
 use redrive_core::policy::answer::{BrokerError, CallPart, ReplyKind, TargetReply, TransportError};
 use redrive_core::text::show_duration;
 
-use super::{BearerToken, notice_of, text};
+use super::{notice_of, text};
+use crate::credential::Credential;
 use crate::target::Target;
 use crate::target::http::{OtherHost, Pool};
 use crate::tls::Roots;
@@ -44,14 +45,14 @@ pub(super) struct Mail {
     to: Address,
     smtp: Smtp,
     server: OtherHost,
-    password: Option<BearerToken>,
+    password: Option<Credential>,
     pool: Arc<Pool>,
 }
 
 impl Mail {
     pub(super) fn new(
         email: &EmailSettings,
-        password: Option<BearerToken>,
+        password: Option<Credential>,
         place: String,
         pool: Arc<Pool>,
     ) -> Result<Self, AddressError> {

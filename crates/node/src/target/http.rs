@@ -1,4 +1,4 @@
-//! The `http` target: posts CloudEvents and reports the response.
+//! The `http` target: sends CloudEvents and reports the response.
 //!
 //! Every part of a call has a limit, and so has the whole, so a call ends whether the other side answers,
 //! hangs, sends garbage or never stops. Redirects are not followed: an event goes only where the book says.
@@ -8,6 +8,7 @@
 
 mod address;
 mod answer;
+mod auth;
 mod batch;
 mod connect;
 mod failure;
@@ -27,6 +28,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
 use redrive_core::book::connectors::{self, http::HttpSettings};
 use redrive_core::book::model::Network;
 use redrive_core::engine::{Ending, TargetCall};
@@ -44,8 +48,10 @@ use redrive::clock::wall_clock;
 use redrive::http::answer::reply;
 
 pub use self::address::InvalidTargetAddress;
+pub use self::auth::Auth;
 pub(crate) use self::other_host::OtherHost;
 pub use self::pool::Pool;
+pub use self::request::RequestShape;
 pub(super) use self::request::{place_in_trace, structured, trace_state};
 pub use self::sign::{InvalidSecret, Signing};
 pub(crate) use self::sign::{check as check_secret, key as standard_key};
@@ -54,14 +60,16 @@ pub use redrive_core::book::connectors::http::HttpFormat;
 
 pub struct HttpTarget {
     wire: Wire,
-    form: HttpFormat,
+    shape: RequestShape,
+    auth: Option<Auth>,
     signing: Option<Signing>,
     /// The machine's clock, like the receiver's; the node's own is not affected when that is set.
     now: fn() -> Timestamp,
 }
 
 pub struct HttpOptions {
-    pub form: HttpFormat,
+    pub shape: RequestShape,
+    pub auth: Option<Auth>,
     pub signing: Option<Signing>,
     /// Concurrent calls of the dependency, and so connections kept.
     pub permits: u32,
@@ -74,9 +82,10 @@ pub struct HttpOptions {
 pub(crate) const DRIVER: Driver = Driver {
     connector: &connectors::http::TARGET,
     make: Make::Target(|endpoint, site| {
-        let HttpSettings { address, form, secret, network } = settings(endpoint);
+        let HttpSettings { address, form, secret, method, headers, auth, network } = settings(endpoint);
         let options = HttpOptions {
-            form: *form,
+            shape: RequestShape::new(*form, *method, headers),
+            auth: auth.as_ref().map(|auth| Auth::new(auth, site.secrets)),
             signing: site.signing(secret.as_ref())?,
             permits: site.permits,
             network: *network,
@@ -89,9 +98,9 @@ pub(crate) const DRIVER: Driver = Driver {
 impl HttpTarget {
     /// Shares its connections with all targets of the pool.
     pub fn new(address: &str, options: HttpOptions, pool: Arc<Pool>) -> Result<Self, InvalidTargetAddress> {
-        let HttpOptions { form, signing, permits, network, place } = options;
+        let HttpOptions { shape, auth, signing, permits, network, place } = options;
         let wire = Wire::new(address, WireOptions { permits, network, place }, pool)?;
-        Ok(Self { wire, form, signing, now: wall_clock })
+        Ok(Self { wire, shape, auth, signing, now: wall_clock })
     }
 
     #[cfg(test)]
@@ -106,14 +115,29 @@ impl HttpTarget {
             Err(unsigned) => return Ok(Ending::Reply(not_made(&unsigned))),
         };
         let (sampler, now) = (self.wire.sampler(), (self.now)());
-        let request =
-            match request::make(&self.wire.address, self.form, signer.as_deref(), call, sampler, now) {
-                Ok(request) => request,
-                Err(misfit) => return Ok(Ending::Reply(internal(misfit.to_string()))),
-            };
-        let (response, sender) = self.wire.send(request, &limits).await?;
+        let made = request::make(&self.wire.address, &self.shape, signer.as_deref(), call, sampler, now);
+        let mut request = match made {
+            Ok(request) => request,
+            Err(misfit) => return Ok(Ending::Reply(internal(misfit.to_string()))),
+        };
+        let Some(auth) = &self.auth else { return self.send(request, call, &limits).await };
+        let (name, value) = match auth.header(limits.whole).await {
+            Ok(header) => header,
+            Err(reply) => return Ok(Ending::Reply(reply)),
+        };
+        request.headers_mut().insert(name, value.clone());
+        Ok(auth.hidden_in(self.send(request, call, &limits).await?, &value))
+    }
+
+    async fn send(
+        &self,
+        request: Request<Full<Bytes>>,
+        call: &TargetCall,
+        limits: &CallLimits,
+    ) -> Result<Ending, CallFailure> {
+        let (response, sender) = self.wire.send(request, limits).await?;
         let (head, body) = response.into_parts();
-        let answers_batch = self.form == HttpFormat::Batch && head.status.is_success();
+        let answers_batch = self.shape.form == HttpFormat::Batch && head.status.is_success();
         let wanted = if answers_batch {
             BodyLimits { kept_max: BATCH_ANSWER_MAX, read_max: BATCH_ANSWER_MAX, until: limits.whole_at }
         } else if head.status.is_success() && call.rule.classify.is_empty() {
@@ -129,7 +153,7 @@ impl HttpTarget {
         if !answers_batch {
             return Ok(Ending::Reply(reply(head.status, &head.headers, &body.bytes)));
         }
-        let failed = self.failed_in_batch(call, &body, &limits)?;
+        let failed = self.failed_in_batch(call, &body, limits)?;
         if failed.is_empty() {
             return Ok(Ending::Reply(reply(head.status, &head.headers, &body.bytes)));
         }
@@ -173,7 +197,7 @@ impl fmt::Debug for HttpTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpTarget")
             .field("address", &self.wire)
-            .field("form", &self.form)
+            .field("form", &self.shape.form)
             .finish_non_exhaustive()
     }
 }

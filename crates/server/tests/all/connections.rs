@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::run::Folder;
 use crate::server::{Server, until};
-use crate::target::{Say, Target, request};
+use crate::target::{Request, Say, Target, request};
 
 /// How long a connection rests before the target closes it, and about how far events are apart.
 const IDLE: Duration = Duration::from_millis(15);
@@ -53,7 +53,7 @@ fn talk(stream: TcpStream, kept: &Mutex<BTreeMap<String, Vec<String>>>) -> std::
             Err(error) => return Err(error),
         }
         stream.get_ref().set_read_timeout(None)?;
-        let Some((_, headers, _)) = request(&mut stream)? else { return Ok(()) };
+        let Some(Request { headers, .. }) = request(&mut stream)? else { return Ok(()) };
         let mut kept = kept.lock().expect("nobody panics while adding a call");
         kept.entry(headers["ce-id"].clone()).or_default().push(headers["redrive-attempt"].clone());
         drop(kept);

@@ -4,6 +4,7 @@ mod addresses;
 mod alerts;
 mod answers;
 mod archive;
+mod auth;
 mod backtest;
 mod breakers;
 mod check;

@@ -16,6 +16,7 @@ use crate::server::{PATIENCE, until};
 /// A request that came.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
+    pub(crate) method: String,
     pub(crate) path: String,
     /// Names in small letters.
     pub(crate) headers: BTreeMap<String, String>,
@@ -152,11 +153,11 @@ fn locked(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
 fn talk(stream: TcpStream, script: &dyn Fn(&Call) -> Say, kept: &Mutex<Kept>) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut stream = BufReader::new(stream);
-    while let Some((path, headers, body)) = request(&mut stream)? {
+    while let Some(Request { method, path, headers, body }) = request(&mut stream)? {
         let mut all = locked(kept);
         let times = all.times.entry(headers.get("webhook-id").cloned().unwrap_or_default()).or_default();
         *times += 1;
-        let call = Call { path, headers, body, nth: *times, answered: None };
+        let call = Call { method, path, headers, body, nth: *times, answered: None };
         let place = all.calls.len();
         all.calls.push(call.clone());
         drop(all);
@@ -180,14 +181,21 @@ fn talk(stream: TcpStream, script: &dyn Fn(&Call) -> Say, kept: &Mutex<Kept>) ->
     Ok(())
 }
 
-pub(crate) type Request = (String, BTreeMap<String, String>, Vec<u8>);
+pub(crate) struct Request {
+    pub(crate) method: String,
+    pub(crate) path: String,
+    /// Names in small letters.
+    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) body: Vec<u8>,
+}
 
 pub(crate) fn request(stream: &mut BufReader<TcpStream>) -> io::Result<Option<Request>> {
     let mut line = String::new();
     if stream.read_line(&mut line)? == 0 {
         return Ok(None);
     }
-    let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
+    let mut words = line.split(' ').map(str::to_owned);
+    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let mut headers = BTreeMap::new();
     loop {
         line.clear();
@@ -198,7 +206,7 @@ pub(crate) fn request(stream: &mut BufReader<TcpStream>) -> io::Result<Option<Re
     let length = headers.get("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
     let mut body = vec![0; length];
     stream.read_exact(&mut body)?;
-    Ok(Some((path, headers, body)))
+    Ok(Some(Request { method, path, headers, body }))
 }
 
 impl Call {

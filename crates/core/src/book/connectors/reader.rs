@@ -110,6 +110,16 @@ impl<'a> SettingsReader<'a> {
         }
     }
 
+    pub fn problem(
+        &mut self,
+        code: &'static str,
+        span: BookSpan,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        self.problems.error(code, span, message, help);
+    }
+
     /// Points at the value of the key, or at the connector if it is missing.
     pub fn error(&mut self, key: &str, code: &'static str, message: impl Into<String>, help: &str) {
         let span = self.node.get(key).map_or(self.place, |node| node.span);

@@ -21,11 +21,13 @@
 //! form a replayed event has `redrivereplay` too, since events may be forwarded without headers. Attributes
 //! of these names that came with an event are removed in every form.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use http_body_util::Full;
-use redrive_core::book::connectors::http::HttpFormat;
+use redrive_core::book::connectors::http::{HttpFormat, HttpMethod};
 use redrive_core::engine::{PendingDelivery, TargetCall};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{CorrelationId, ExtensionName, ExtensionText, ExtensionValue};
@@ -49,6 +51,32 @@ const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 const X_CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id");
 
+/// What all requests of a target have in common.
+#[derive(Clone, Debug, Default)]
+pub struct RequestShape {
+    pub form: HttpFormat,
+    method: Method,
+    /// Further headers of the book.
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl RequestShape {
+    #[must_use]
+    pub fn new(form: HttpFormat, method: HttpMethod, headers: &BTreeMap<String, String>) -> Self {
+        let method = match method {
+            HttpMethod::Post => Method::POST,
+            HttpMethod::Put => Method::PUT,
+            HttpMethod::Patch => Method::PATCH,
+            HttpMethod::Delete => Method::DELETE,
+        };
+        let header = |(name, value): (&String, &String)| {
+            let name = HeaderName::try_from(name).expect("the book has valid header names");
+            (name, text(value.clone()))
+        };
+        Self { form, method, headers: headers.iter().map(header).collect() }
+    }
+}
+
 /// The call does not fit the target's form, which is a bug.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("call of {deliveries} deliveries does not fit the form {form:?}")]
@@ -59,7 +87,7 @@ pub(super) struct FormMismatch {
 
 pub(super) fn make(
     address: &HttpAddress,
-    form: HttpFormat,
+    shape: &RequestShape,
     signer: Option<&Signer>,
     call: &TargetCall,
     sampler: Option<Sampler>,
@@ -71,7 +99,7 @@ pub(super) fn make(
     if let Some(authorization) = &address.authorization {
         headers.insert(AUTHORIZATION, authorization.clone());
     }
-    let (id, body) = match (form, call.deliveries.as_slice()) {
+    let (id, body) = match (shape.form, call.deliveries.as_slice()) {
         (HttpFormat::Binary, [delivery]) => {
             for (name, value) in delivery.event.binary_headers() {
                 if name.strip_prefix("ce-").is_some_and(is_ours) {
@@ -101,11 +129,14 @@ pub(super) fn make(
     if let Some(signature) = signature {
         headers.insert(WEBHOOK_SIGNATURE, text(signature));
     }
+    for (name, value) in &shape.headers {
+        headers.insert(name, value.clone());
+    }
     // Some servers require it even without a body.
     headers.insert(CONTENT_LENGTH, body.len().into());
 
     let mut request = Request::new(Full::new(body));
-    *request.method_mut() = Method::POST;
+    *request.method_mut() = shape.method.clone();
     *request.uri_mut() = Uri::from(address.path.clone());
     *request.headers_mut() = headers;
     Ok(request)
@@ -222,5 +253,5 @@ fn whole(number: u32) -> ExtensionValue {
 }
 
 fn text(value: String) -> HeaderValue {
-    HeaderValue::try_from(value).expect("what is encoded or made here is printable ASCII")
+    HeaderValue::try_from(value).expect("what is encoded, checked or made here is printable ASCII")
 }

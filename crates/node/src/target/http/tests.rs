@@ -7,15 +7,17 @@ mod guard;
 mod secure;
 mod server;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redrive_core::book::connectors::http::HttpMethod;
 use redrive_core::book::model::Network;
 use redrive_core::engine::{Ending, PendingDelivery};
 use redrive_core::policy::answer::{ReplyKind, TargetReply};
 use redrive_core::text::show_duration;
 
-use super::{HttpFormat, HttpOptions, HttpTarget, Pool, Signing};
+use super::{HttpFormat, HttpOptions, HttpTarget, Pool, RequestShape, Signing};
 use crate::target::Target;
 use crate::target::call_test::{call, call_retried, delivery, order};
 use crate::tls::Roots;
@@ -32,7 +34,9 @@ fn target_of(address: &str, form: HttpFormat, pool: &Arc<Pool>) -> HttpTarget {
 }
 
 fn options(form: HttpFormat, signing: Option<Signing>, permits: u32) -> HttpOptions {
-    HttpOptions { form, signing, permits, network: Network::Public, place: "service shop, line 4".to_owned() }
+    let shape = RequestShape::new(form, HttpMethod::Post, &BTreeMap::new());
+    let place = "service shop, line 4".to_owned();
+    HttpOptions { shape, auth: None, signing, permits, network: Network::Public, place }
 }
 
 /// Posts one small event, with limits that nothing here reaches.

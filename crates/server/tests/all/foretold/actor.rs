@@ -306,8 +306,8 @@ impl Seen {
     }
 }
 
-fn header<'a>((_, headers, _): &'a Request, name: &str) -> &'a str {
-    headers.get(name).map_or("", String::as_str)
+fn header<'a>(call: &'a Request, name: &str) -> &'a str {
+    call.headers.get(name).map_or("", String::as_str)
 }
 
 /// A number from 0 to 1 that depends on the event and the attempt alone.

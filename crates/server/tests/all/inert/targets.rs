@@ -58,6 +58,16 @@ const PAIRS: &[Pair] = &[
     pair("a target: http", [r#"target: { http: "http://@/%" }"#, r#"target: { http: "http://@/%/else" }"#]),
     pair("a target: format", [r#"target: { http: "http://@/%" }"#, r#"target: { http: "http://@/%", format: structured }"#]),
     pair("a target: secret", [r#"target: { http: "http://@/%" }"#, r#"target: { http: "http://@/%", secret: first }"#]),
+    pair("a target: method", [r#"target: { http: "http://@/%" }"#, r#"target: { http: "http://@/%", method: PUT }"#]),
+    pair("a target: headers", [r#"target: { http: "http://@/%" }"#, r#"target: { http: "http://@/%", headers: { x-tenant: acme } }"#]),
+    pair("a target: auth", [r#"target: { http: "http://@/%" }"#, r#"target: { http: "http://@/%", auth: { bearer: first } }"#]),
+    pair("an authentication: bearer", [r#"target: { http: "http://@/%", auth: { bearer: first } }"#, r#"target: { http: "http://@/%", auth: { bearer: second } }"#]),
+    pair("an authentication: basic", [r#"target: { http: "http://@/%", auth: { bearer: first } }"#, r#"target: { http: "http://@/%", auth: { basic: { user: me, password: first } } }"#]),
+    pair("an authentication: api_key", [r#"target: { http: "http://@/%", auth: { bearer: first } }"#, r#"target: { http: "http://@/%", auth: { api_key: { header: x-api-key, secret: first } } }"#]),
+    pair("a basic authentication: user", [r#"target: { http: "http://@/%", auth: { basic: { user: me, password: first } } }"#, r#"target: { http: "http://@/%", auth: { basic: { user: you, password: first } } }"#]),
+    pair("a basic authentication: password", [r#"target: { http: "http://@/%", auth: { basic: { user: me, password: first } } }"#, r#"target: { http: "http://@/%", auth: { basic: { user: me, password: second } } }"#]),
+    pair("an API key: header", [r#"target: { http: "http://@/%", auth: { api_key: { header: x-api-key, secret: first } } }"#, r#"target: { http: "http://@/%", auth: { api_key: { header: x-key, secret: first } } }"#]),
+    pair("an API key: secret", [r#"target: { http: "http://@/%", auth: { api_key: { header: x-api-key, secret: first } } }"#, r#"target: { http: "http://@/%", auth: { api_key: { header: x-api-key, secret: second } } }"#]),
     pair("a target: network", [r#"target: { http: "http://localhost:#/%" }"#, r#"target: { http: "http://localhost:#/%", network: private }"#]),
     pair("a target: log", [r#"target: { http: "http://@/%" }"#, "target: { log: stdout }"]),
     piled("a target: batch_max", [r#"target: { http: "http://@/%", format: batch }"#, r#"target: { http: "http://@/%", format: batch, batch_max: 1 }"#]),
@@ -108,7 +118,7 @@ fn keys_of_services_and_targets_change_what_happens() {
     }
     let (folder, server) = start(&format!(
         "version: 1
-secrets: {{ first: {{ file: secret }} }}
+secrets: {{ first: {{ file: secret }}, second: {{ file: other }} }}
 defaults: {{ retry: none, breaker: none, on_failure: {{ unknown: dead-letter }} }}
 services:
 {services}"
@@ -195,7 +205,9 @@ impl Stage<'_> {
             |call| {
                 let events = serde_json::from_slice::<Vec<Value>>(&call.body).map_or(0, |list| list.len());
                 let is_signed = call.headers.contains_key("webhook-signature");
-                format!("{} {} {events} {is_signed}", call.path, call.header("content-type"))
+                let own = ["content-type", "authorization", "x-api-key", "x-key", "x-tenant"];
+                let own = own.map(|name| call.headers.get(name));
+                format!("{} {} {own:?} {events} {is_signed}", call.method, call.path)
             },
         );
         calls.sort();
