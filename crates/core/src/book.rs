@@ -26,6 +26,7 @@ pub mod resolve;
 pub mod route;
 pub mod schema;
 pub mod source_template;
+pub mod template;
 pub mod validate;
 pub mod yaml;
 

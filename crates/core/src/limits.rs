@@ -158,6 +158,19 @@ pub const PATTERNS_MAX: usize = 200;
 /// At one level: every rule below it has them all.
 pub const OVERRIDES_MAX: usize = 100;
 
+/// A template of a request.
+pub const TEMPLATE_BYTES_MAX: usize = 64 * 1024;
+/// What a template may make: a body.
+pub const TEMPLATE_OUTPUT_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Instructions of one rendering.
+pub const TEMPLATE_STEPS_MAX: u64 = 200_000;
+/// Nested loops and calls of one rendering.
+pub const TEMPLATE_DEPTH_MAX: usize = 64;
+/// Operators, calls and brackets in one tag of a template.
+pub const TEMPLATE_OPERATORS_MAX: usize = 100;
+/// Nested `if` and `for` of a template.
+pub const TEMPLATE_BLOCKS_MAX: usize = 16;
+
 /// The part of a failure's message that classification and fingerprints examine.
 pub const MESSAGE_BYTES_MAX: usize = 4 * 1024;
 
