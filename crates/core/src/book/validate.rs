@@ -86,6 +86,18 @@ impl Validator<'_> {
                 _ => self.value(node, item, place),
             },
             ValueType::Any => {}
+            ValueType::TemplateFields => match &node.value {
+                YamlValue::Map(entries) => {
+                    for (_, value) in entries {
+                        self.value(value, &ValueType::RequestTemplate, value.span);
+                    }
+                }
+                _ => self.wrong_shape(node, &describe(takes)),
+            },
+            ValueType::RequestBody => match &node.value {
+                YamlValue::Null | YamlValue::Refused => self.wrong_shape(node, &describe(takes)),
+                YamlValue::Scalar { .. } | YamlValue::Map(_) | YamlValue::List(_) => {}
+            },
             ValueType::ShortOrLong(short, object) => match &node.value {
                 YamlValue::Map(_) => self.object(node, object, place),
                 _ => self.value(node, short, place),
@@ -322,11 +334,17 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &ValueType) -> Result<(), Val
         | ValueType::Condition
         | ValueType::MailAddress
         | ValueType::MailServer => check_expression(text, takes),
-        // Lint codes and names are checked elsewhere; regular expressions where they are compiled, once.
-        ValueType::Text | ValueType::Lint | ValueType::Name(_) | ValueType::Reaction | ValueType::Pattern => {
-            Ok(())
-        }
+        // Templates and regular expressions are checked where they are compiled, once; lint codes and names
+        // elsewhere.
+        ValueType::Text
+        | ValueType::RequestTemplate
+        | ValueType::Lint
+        | ValueType::Name(_)
+        | ValueType::Reaction
+        | ValueType::Pattern => Ok(()),
         ValueType::Any
+        | ValueType::TemplateFields
+        | ValueType::RequestBody
         | ValueType::Object(_)
         | ValueType::MapOf(_)
         | ValueType::ByFailure(_)
@@ -485,6 +503,9 @@ pub fn describe(takes: &ValueType) -> String {
         ValueType::CopyKey => {
             "a field such as data.order, or a template in quotes such as \"{type}/{data.order}\"".to_owned()
         }
+        ValueType::RequestTemplate => "a text, with values such as \"{{ data.id }}\" in quotes".to_owned(),
+        ValueType::TemplateFields => "names, each with a text".to_owned(),
+        ValueType::RequestBody => "a text, a map or a list".to_owned(),
         ValueType::LetterName => "a name in quotes such as \"_{service}.deadletter\"".to_owned(),
         ValueType::Bool => "true or false".to_owned(),
         ValueType::Count { .. } => "a whole number".to_owned(),

@@ -34,7 +34,7 @@ use http_body_util::Full;
 use redrive_core::book::connectors::{self, http::HttpSettings};
 use redrive_core::book::model::Network;
 use redrive_core::engine::{Ending, TargetCall};
-use redrive_core::policy::answer::{CallPart, ReplyKind, TargetReply};
+use redrive_core::policy::answer::{CallPart, MalformedEvent, ReplyKind, TargetReply};
 use redrive_core::time::Timestamp;
 use tokio::time::Instant;
 
@@ -51,7 +51,7 @@ pub use self::address::InvalidTargetAddress;
 pub use self::auth::Auth;
 pub(crate) use self::other_host::OtherHost;
 pub use self::pool::Pool;
-pub use self::request::RequestShape;
+pub use self::request::{NoRequest, RequestShape};
 pub(super) use self::request::{place_in_trace, structured, trace_state};
 pub use self::sign::{InvalidSecret, Signing};
 pub(crate) use self::sign::{check as check_secret, key as standard_key};
@@ -82,9 +82,9 @@ pub struct HttpOptions {
 pub(crate) const DRIVER: Driver = Driver {
     connector: &connectors::http::TARGET,
     make: Make::Target(|endpoint, site| {
-        let HttpSettings { address, form, secret, method, headers, auth, network } = settings(endpoint);
+        let HttpSettings { address, form, secret, method, request, auth, network } = settings(endpoint);
         let options = HttpOptions {
-            shape: RequestShape::new(*form, *method, headers),
+            shape: RequestShape::new(*form, *method, request),
             auth: auth.as_ref().map(|auth| Auth::new(auth, site.secrets)),
             signing: site.signing(secret.as_ref())?,
             permits: site.permits,
@@ -118,7 +118,7 @@ impl HttpTarget {
         let made = request::make(&self.wire.address, &self.shape, signer.as_deref(), call, sampler, now);
         let mut request = match made {
             Ok(request) => request,
-            Err(misfit) => return Ok(Ending::Reply(internal(misfit.to_string()))),
+            Err(none) => return Ok(Ending::Reply(no_request(&none))),
         };
         let Some(auth) = &self.auth else { return self.send(request, call, &limits).await };
         let (name, value) = match auth.header(limits.whole).await {
@@ -207,8 +207,13 @@ fn not_made(unsigned: &Unsigned) -> TargetReply {
     TargetReply::new(ReplyKind::SecretUnavailable, unsigned.to_string())
 }
 
-fn internal(message: String) -> TargetReply {
-    TargetReply::new(ReplyKind::Internal, message)
+fn no_request(none: &NoRequest) -> TargetReply {
+    let seen = match none {
+        NoRequest::Form { .. } | NoRequest::Filled(_) => ReplyKind::Internal,
+        // The same event would never fit.
+        NoRequest::Event(_) => ReplyKind::Malformed(MalformedEvent::ViolatesSchema),
+    };
+    TargetReply::new(seen, none.to_string())
 }
 
 #[cfg(test)]

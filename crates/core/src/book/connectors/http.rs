@@ -1,9 +1,11 @@
 //! The `http` target: sends events to an address.
 
 mod headers;
+pub mod request;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use self::request::RequestTemplates;
 
 use super::reader::NETWORK;
 use super::{BatchLimit, CallProtocol, Connector, ConnectorSettings, Edge, Profile, SettingsReader};
@@ -33,13 +35,33 @@ pub static TARGET: Connector = Connector {
         ),
         key(
             "method",
-            ValueType::Word(&["POST", "PUT", "PATCH", "DELETE"]),
-            "With `http`: the method of the request (default POST).",
+            ValueType::Word(&["POST", "PUT", "PATCH", "DELETE", "GET"]),
+            "With `http`: the method of the request (default POST). GET sends no body.",
+        ),
+        key(
+            "path",
+            ValueType::RequestTemplate,
+            "With `http`: appended to the path of the address; a template of the event.",
+        ),
+        key(
+            "query",
+            ValueType::TemplateFields,
+            "With `http`: parameters appended to the address; values are templates of the event.",
         ),
         key(
             "headers",
-            ValueType::MapOf(&ValueType::Text),
-            "With `http`: further headers of every call. Credentials go into `auth`.",
+            ValueType::MapOf(&ValueType::RequestTemplate),
+            "With `http`: further headers; values are templates of the event. Credentials go into `auth`.",
+        ),
+        key(
+            "body",
+            ValueType::RequestBody,
+            "With `http`: the body in place of the event: a text, or a map or list sent as JSON; texts in it are templates of the event.",
+        ),
+        key(
+            "form",
+            ValueType::TemplateFields,
+            "With `http`: the body in place of the event, as a form; values are templates of the event.",
         ),
         key("auth", ValueType::Object(&AUTH), "With `http`: how calls authenticate."),
         KeySchema {
@@ -89,8 +111,7 @@ pub struct HttpSettings {
     pub form: HttpFormat,
     pub secret: Option<String>,
     pub method: HttpMethod,
-    /// Names in lower case; names and values fit into a header.
-    pub headers: BTreeMap<String, String>,
+    pub request: RequestTemplates,
     pub auth: Option<HttpAuth>,
     pub network: Network,
 }
@@ -102,6 +123,7 @@ pub enum HttpMethod {
     Put,
     Patch,
     Delete,
+    Get,
 }
 
 /// Secrets by their names in the book.
@@ -158,6 +180,7 @@ fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Pr
         Some("PUT") => HttpMethod::Put,
         Some("PATCH") => HttpMethod::Patch,
         Some("DELETE") => HttpMethod::Delete,
+        Some("GET") => HttpMethod::Get,
         _ => HttpMethod::Post,
     };
     let auth = from.node("auth").and_then(|node| auth(node, from));
@@ -165,7 +188,8 @@ fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Pr
         let message = "credentials are in the address and in `auth`";
         from.error("auth", "conflicting-keys", message, "remove them from the address");
     }
-    let headers = headers::read(form, auth.as_ref(), from);
+    let mut request = request::read(form, method, from);
+    request.headers = headers::read(form, auth.as_ref(), from);
     let (secret, network) = (from.text("secret"), from.network());
     let secrets = secret.iter().cloned().chain(auth.iter().map(|auth| auth.secret().to_owned())).collect();
     let profile = Profile {
@@ -176,7 +200,7 @@ fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Pr
         batch: (form == HttpFormat::Batch).then_some(batch),
         run: None,
     };
-    Some((Arc::new(HttpSettings { address, form, secret, method, headers, auth, network }), profile))
+    Some((Arc::new(HttpSettings { address, form, secret, method, request, auth, network }), profile))
 }
 
 fn auth(node: &YamlNode, from: &mut SettingsReader<'_>) -> Option<HttpAuth> {
