@@ -40,6 +40,7 @@ pub(crate) const WEBHOOK: Driver = Driver {
         let options = HttpOptions {
             shape: RequestShape::default(),
             auth: None,
+            secret_path: None,
             signing: site.signing(secret.as_ref())?,
             permits: PERMITS,
             network: *network,

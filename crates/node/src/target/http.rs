@@ -18,8 +18,10 @@ mod limits;
 mod line;
 mod other_host;
 mod pool;
+pub mod preview;
 mod request;
 mod resolve;
+mod secret_path;
 mod sign;
 mod wire;
 
@@ -53,6 +55,7 @@ pub(crate) use self::other_host::OtherHost;
 pub use self::pool::Pool;
 pub use self::request::{NoRequest, RequestShape};
 pub(super) use self::request::{place_in_trace, structured, trace_state};
+pub use self::secret_path::SecretPath;
 pub use self::sign::{InvalidSecret, Signing};
 pub(crate) use self::sign::{check as check_secret, key as standard_key};
 pub(crate) use self::wire::{Wire, WireOptions};
@@ -62,6 +65,7 @@ pub struct HttpTarget {
     wire: Wire,
     shape: RequestShape,
     auth: Option<Auth>,
+    secret_path: Option<SecretPath>,
     signing: Option<Signing>,
     /// The machine's clock, like the receiver's; the node's own is not affected when that is set.
     now: fn() -> Timestamp,
@@ -70,6 +74,7 @@ pub struct HttpTarget {
 pub struct HttpOptions {
     pub shape: RequestShape,
     pub auth: Option<Auth>,
+    pub secret_path: Option<SecretPath>,
     pub signing: Option<Signing>,
     /// Concurrent calls of the dependency, and so connections kept.
     pub permits: u32,
@@ -82,10 +87,12 @@ pub struct HttpOptions {
 pub(crate) const DRIVER: Driver = Driver {
     connector: &connectors::http::TARGET,
     make: Make::Target(|endpoint, site| {
-        let HttpSettings { address, form, secret, method, request, auth, network } = settings(endpoint);
+        let HttpSettings { address, form, secret, method, request, secret_path, auth, network } =
+            settings(endpoint);
         let options = HttpOptions {
             shape: RequestShape::new(*form, *method, request),
             auth: auth.as_ref().map(|auth| Auth::new(auth, site.secrets)),
+            secret_path: secret_path.as_ref().map(|name| SecretPath::new(site.secrets, name)),
             signing: site.signing(secret.as_ref())?,
             permits: site.permits,
             network: *network,
@@ -98,9 +105,9 @@ pub(crate) const DRIVER: Driver = Driver {
 impl HttpTarget {
     /// Shares its connections with all targets of the pool.
     pub fn new(address: &str, options: HttpOptions, pool: Arc<Pool>) -> Result<Self, InvalidTargetAddress> {
-        let HttpOptions { shape, auth, signing, permits, network, place } = options;
+        let HttpOptions { shape, auth, secret_path, signing, permits, network, place } = options;
         let wire = Wire::new(address, WireOptions { permits, network, place }, pool)?;
-        Ok(Self { wire, shape, auth, signing, now: wall_clock })
+        Ok(Self { wire, shape, auth, secret_path, signing, now: wall_clock })
     }
 
     #[cfg(test)]
@@ -115,18 +122,35 @@ impl HttpTarget {
             Err(unsigned) => return Ok(Ending::Reply(not_made(&unsigned))),
         };
         let (sampler, now) = (self.wire.sampler(), (self.now)());
-        let made = request::make(&self.wire.address, &self.shape, signer.as_deref(), call, sampler, now);
+        let (address, deliveries) = (&self.wire.address, &call.deliveries);
+        let made = request::make(address, &self.shape, signer.as_deref(), deliveries, sampler, now);
         let mut request = match made {
-            Ok(request) => request,
+            Ok(request) => request.map(Full::new),
             Err(none) => return Ok(Ending::Reply(no_request(&none))),
         };
-        let Some(auth) = &self.auth else { return self.send(request, call, &limits).await };
+        let Some(secret_path) = &self.secret_path else {
+            return self.authorized(request, call, &limits).await;
+        };
+        let secret = match secret_path.append(&mut request, limits.whole).await {
+            Ok(secret) => secret,
+            Err(reply) => return Ok(Ending::Reply(reply)),
+        };
+        Ok(secret_path.hidden_in(self.authorized(request, call, &limits).await?, &secret))
+    }
+
+    async fn authorized(
+        &self,
+        mut request: Request<Full<Bytes>>,
+        call: &TargetCall,
+        limits: &CallLimits,
+    ) -> Result<Ending, CallFailure> {
+        let Some(auth) = &self.auth else { return self.send(request, call, limits).await };
         let (name, value) = match auth.header(limits.whole).await {
             Ok(header) => header,
             Err(reply) => return Ok(Ending::Reply(reply)),
         };
         request.headers_mut().insert(name, value.clone());
-        Ok(auth.hidden_in(self.send(request, call, &limits).await?, &value))
+        Ok(auth.hidden_in(self.send(request, call, limits).await?, &value))
     }
 
     async fn send(

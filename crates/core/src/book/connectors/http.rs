@@ -44,6 +44,11 @@ pub static TARGET: Connector = Connector {
             "With `http`: appended to the path of the address; a template of the event.",
         ),
         key(
+            "secret_path",
+            ValueType::Name(NameKind::Secret),
+            "With `http`: a secret appended to the path of the address, for webhooks whose address is the credential.",
+        ),
+        key(
             "query",
             ValueType::TemplateFields,
             "With `http`: parameters appended to the address; values are templates of the event.",
@@ -112,6 +117,8 @@ pub struct HttpSettings {
     pub secret: Option<String>,
     pub method: HttpMethod,
     pub request: RequestTemplates,
+    /// The secret that is appended to the address.
+    pub secret_path: Option<String>,
     pub auth: Option<HttpAuth>,
     pub network: Network,
 }
@@ -191,7 +198,12 @@ fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Pr
     let mut request = request::read(form, method, from);
     request.headers = headers::read(form, auth.as_ref(), from);
     let (secret, network) = (from.text("secret"), from.network());
-    let secrets = secret.iter().cloned().chain(auth.iter().map(|auth| auth.secret().to_owned())).collect();
+    let secret_path = from.text("secret_path");
+    if secret_path.is_some() {
+        from.exclude(&["path"], "`secret_path` sets the path");
+    }
+    let secrets = secret.iter().chain(&secret_path).cloned();
+    let secrets = secrets.chain(auth.iter().map(|auth| auth.secret().to_owned())).collect();
     let profile = Profile {
         shown: hide_passwords(&address).into_owned(),
         addresses: vec![address.clone()],
@@ -200,7 +212,10 @@ fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Pr
         batch: (form == HttpFormat::Batch).then_some(batch),
         run: None,
     };
-    Some((Arc::new(HttpSettings { address, form, secret, method, request, auth, network }), profile))
+    Some((
+        Arc::new(HttpSettings { address, form, secret, method, request, secret_path, auth, network }),
+        profile,
+    ))
 }
 
 fn auth(node: &YamlNode, from: &mut SettingsReader<'_>) -> Option<HttpAuth> {

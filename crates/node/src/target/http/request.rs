@@ -27,13 +27,12 @@ use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, USER_AGENT};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
-use http_body_util::Full;
 use redrive_core::book::connectors::http::request::{
     EventMisfit, FilledRequest, RequestContent, RequestTemplates,
 };
 use redrive_core::book::connectors::http::{HttpFormat, HttpMethod};
 use redrive_core::book::template::{TemplateContext, TemplateNeeds};
-use redrive_core::engine::{PendingDelivery, TargetCall};
+use redrive_core::engine::PendingDelivery;
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{CorrelationId, ExtensionName, ExtensionText, ExtensionValue};
 use redrive_core::event::idempotency::webhook_id;
@@ -48,7 +47,7 @@ pub(super) const USER_AGENT_VALUE: &str = concat!("redrive/", env!("CARGO_PKG_VE
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
-const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+pub(super) const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 const REDRIVE_ATTEMPT: HeaderName = HeaderName::from_static("redrive-attempt");
 const REDRIVE_SEQUENCE: HeaderName = HeaderName::from_static("redrive-sequence");
 const REDRIVE_REPLAY: HeaderName = HeaderName::from_static("redrive-replay");
@@ -127,18 +126,18 @@ pub(super) fn make(
     address: &HttpAddress,
     shape: &RequestShape,
     signer: Option<&Signer>,
-    call: &TargetCall,
+    deliveries: &[PendingDelivery],
     sampler: Option<Sampler>,
     now: Timestamp,
-) -> Result<Request<Full<Bytes>>, NoRequest> {
-    let filled = shape.fill(&address.path, &call.deliveries)?.unwrap_or_default();
+) -> Result<Request<Bytes>, NoRequest> {
+    let filled = shape.fill(&address.path, deliveries)?.unwrap_or_default();
     let mut headers = HeaderMap::with_capacity(24);
     headers.insert(HOST, address.host.clone());
     headers.insert(USER_AGENT, HeaderValue::from_static(USER_AGENT_VALUE));
     if let Some(authorization) = &address.authorization {
         headers.insert(AUTHORIZATION, authorization.clone());
     }
-    let (id, body) = match (shape.form, call.deliveries.as_slice(), filled.body) {
+    let (id, body) = match (shape.form, deliveries, filled.body) {
         (HttpFormat::Binary, [delivery], Some(body)) => {
             if let Some(media_type) = shape.templates.content.media_type().filter(|_| !body.is_empty()) {
                 headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
@@ -189,7 +188,7 @@ pub(super) fn make(
         Some(target) => PathAndQuery::try_from(target).map_err(|_| NoRequest::Filled("path"))?,
     };
 
-    let mut request = Request::new(Full::new(body));
+    let mut request = Request::new(body);
     *request.method_mut() = shape.method.clone();
     *request.uri_mut() = Uri::from(path);
     *request.headers_mut() = headers;

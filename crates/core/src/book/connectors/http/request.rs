@@ -135,6 +135,19 @@ impl RequestTemplates {
         })
     }
 
+    /// All fields that the event lacks.
+    #[must_use]
+    pub fn missing(&self, context: &TemplateContext) -> Vec<String> {
+        let lacks = |template: &Template| match template.render(context, limits::TEMPLATE_OUTPUT_BYTES_MAX) {
+            Err(RenderError::Missing { field }) => Some(field),
+            Ok(_) | Err(_) => None,
+        };
+        let mut missing: Vec<String> = self.templates().into_iter().filter_map(lacks).collect();
+        missing.sort_unstable();
+        missing.dedup();
+        missing
+    }
+
     fn target(&self, base: &str, context: &TemplateContext) -> Result<Option<String>, EventMisfit> {
         if self.path.is_none() && self.query.is_empty() {
             return Ok(None);
