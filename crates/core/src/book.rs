@@ -11,6 +11,7 @@
 mod address;
 pub mod alert_rules;
 mod builtin_book;
+pub mod cel;
 pub mod connectors;
 mod dedup_store;
 pub mod expression;

@@ -158,6 +158,17 @@ pub const PATTERNS_MAX: usize = 200;
 /// At one level: every rule below it has them all.
 pub const OVERRIDES_MAX: usize = 100;
 
+/// A condition in CEL.
+pub const CONDITION_BYTES_MAX: usize = 4 * 1024;
+/// Operators, calls, brackets and dots of a condition.
+pub const CONDITION_OPERATORS_MAX: usize = 100;
+/// Brackets and choices inside one another.
+pub const CONDITION_NESTING_MAX: usize = 12;
+/// How much of an event one evaluation may read: lookups times the size of the event.
+pub const CONDITION_BYTES_READ_MAX: usize = 256 * 1024 * 1024;
+/// Lookups that are allowed for an event of any size.
+pub const CONDITION_LOOKUPS_MIN: usize = 64;
+
 /// A template of a request.
 pub const TEMPLATE_BYTES_MAX: usize = 64 * 1024;
 /// What a template may make: a body.
