@@ -186,6 +186,8 @@ pub const TEMPLATE_BLOCKS_MAX: usize = 16;
 pub const REQUEST_TARGET_BYTES_MAX: usize = 16 * 1024;
 /// A header's value.
 pub const REQUEST_HEADER_BYTES_MAX: usize = 8 * 1024;
+/// Of a response that `expect` examines.
+pub const EXPECTED_BODY_BYTES_MAX: usize = 256 * 1024;
 /// Texts in the path, query and body of a target.
 pub const REQUEST_TEMPLATES_MAX: usize = 500;
 

@@ -145,6 +145,7 @@ fn scalar_schema(takes: &ValueType) -> Value {
             template(&["report.daily", "github.{header.x-github-event}.{data.action}"])
         }
         ValueType::RequestTemplate => json!({ "type": ["string", "number", "boolean"] }),
+        ValueType::Cel => json!({ "type": "string", "examples": ["status == 200 && body.ok == true"] }),
         ValueType::TemplateFields => {
             json!({ "type": "object", "additionalProperties": { "type": ["string", "number", "boolean"] } })
         }

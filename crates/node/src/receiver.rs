@@ -41,6 +41,7 @@ pub(crate) const WEBHOOK: Driver = Driver {
             shape: RequestShape::default(),
             auth: None,
             secret_path: None,
+            expect: None,
             signing: site.signing(secret.as_ref())?,
             permits: PERMITS,
             network: *network,

@@ -133,6 +133,8 @@ pub enum ValueType {
     SourceTemplate,
     /// Part of a request, with `{{ values }}` of the event.
     RequestTemplate,
+    /// A condition in CEL.
+    Cel,
     /// A map from any names to such templates.
     TemplateFields,
     /// Such a template, or a map or list with templates as its texts.

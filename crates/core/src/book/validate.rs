@@ -334,10 +334,11 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &ValueType) -> Result<(), Val
         | ValueType::Condition
         | ValueType::MailAddress
         | ValueType::MailServer => check_expression(text, takes),
-        // Templates and regular expressions are checked where they are compiled, once; lint codes and names
+        // Templates, conditions and regular expressions are checked where they are compiled, once; lint codes and names
         // elsewhere.
         ValueType::Text
         | ValueType::RequestTemplate
+        | ValueType::Cel
         | ValueType::Lint
         | ValueType::Name(_)
         | ValueType::Reaction
@@ -504,6 +505,7 @@ pub fn describe(takes: &ValueType) -> String {
             "a field such as data.order, or a template in quotes such as \"{type}/{data.order}\"".to_owned()
         }
         ValueType::RequestTemplate => "a text, with values such as \"{{ data.id }}\" in quotes".to_owned(),
+        ValueType::Cel => "a condition such as \"status == 200\"".to_owned(),
         ValueType::TemplateFields => "names, each with a text".to_owned(),
         ValueType::RequestBody => "a text, a map or a list".to_owned(),
         ValueType::LetterName => "a name in quotes such as \"_{service}.deadletter\"".to_owned(),

@@ -212,7 +212,9 @@ impl Engine {
     ) -> Settlement {
         let AttemptContext { row, rule, book, started_at } = *tried;
         let (status, response) = match &reply.seen {
-            ReplyKind::Http { status, body, .. } => (Some(*status), body.as_str()),
+            ReplyKind::Http { status, body, .. } | ReplyKind::Unexpected { status, body, .. } => {
+                (Some(*status), body.as_str())
+            }
             ReplyKind::Transport(_)
             | ReplyKind::Process(_)
             | ReplyKind::Taken

@@ -11,6 +11,7 @@ mod answer;
 mod auth;
 mod batch;
 mod connect;
+mod expected;
 mod failure;
 pub(crate) mod fetch;
 mod guard;
@@ -33,6 +34,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
+use redrive_core::book::cel::CelExpression;
 use redrive_core::book::connectors::{self, http::HttpSettings};
 use redrive_core::book::model::Network;
 use redrive_core::engine::{Ending, TargetCall};
@@ -66,6 +68,7 @@ pub struct HttpTarget {
     shape: RequestShape,
     auth: Option<Auth>,
     secret_path: Option<SecretPath>,
+    expect: Option<CelExpression>,
     signing: Option<Signing>,
     /// The machine's clock, like the receiver's; the node's own is not affected when that is set.
     now: fn() -> Timestamp,
@@ -75,6 +78,7 @@ pub struct HttpOptions {
     pub shape: RequestShape,
     pub auth: Option<Auth>,
     pub secret_path: Option<SecretPath>,
+    pub expect: Option<CelExpression>,
     pub signing: Option<Signing>,
     /// Concurrent calls of the dependency, and so connections kept.
     pub permits: u32,
@@ -87,11 +91,12 @@ pub struct HttpOptions {
 pub(crate) const DRIVER: Driver = Driver {
     connector: &connectors::http::TARGET,
     make: Make::Target(|endpoint, site| {
-        let HttpSettings { address, form, secret, method, request, secret_path, auth, network } =
+        let HttpSettings { address, form, secret, method, request, secret_path, expect, auth, network } =
             settings(endpoint);
         let options = HttpOptions {
             shape: RequestShape::new(*form, *method, request),
             auth: auth.as_ref().map(|auth| Auth::new(auth, site.secrets)),
+            expect: expect.clone(),
             secret_path: secret_path.as_ref().map(|name| SecretPath::new(site.secrets, name)),
             signing: site.signing(secret.as_ref())?,
             permits: site.permits,
@@ -105,9 +110,9 @@ pub(crate) const DRIVER: Driver = Driver {
 impl HttpTarget {
     /// Shares its connections with all targets of the pool.
     pub fn new(address: &str, options: HttpOptions, pool: Arc<Pool>) -> Result<Self, InvalidTargetAddress> {
-        let HttpOptions { shape, auth, secret_path, signing, permits, network, place } = options;
+        let HttpOptions { shape, auth, secret_path, expect, signing, permits, network, place } = options;
         let wire = Wire::new(address, WireOptions { permits, network, place }, pool)?;
-        Ok(Self { wire, shape, auth, secret_path, signing, now: wall_clock })
+        Ok(Self { wire, shape, auth, secret_path, expect, signing, now: wall_clock })
     }
 
     #[cfg(test)]
@@ -170,6 +175,13 @@ impl HttpTarget {
         } else {
             BodyLimits::usual(limits.whole_at)
         };
+        if let Some(expect) = self.expect.as_ref().filter(|_| head.status.is_success()) {
+            let (reply, is_whole) = expected::examined(expect, &head, body, limits.whole_at).await;
+            if is_whole {
+                self.wire.keep(sender).await;
+            }
+            return Ok(Ending::Reply(reply));
+        }
         let body = answer::read(body, wanted).await;
         if matches!(body.end, BodyEnd::Whole) {
             self.wire.keep(sender).await;

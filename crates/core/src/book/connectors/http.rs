@@ -1,5 +1,6 @@
 //! The `http` target: sends events to an address.
 
+pub mod expect;
 mod headers;
 pub mod request;
 
@@ -9,6 +10,7 @@ use self::request::RequestTemplates;
 
 use super::reader::NETWORK;
 use super::{BatchLimit, CallProtocol, Connector, ConnectorSettings, Edge, Profile, SettingsReader};
+use crate::book::cel::CelExpression;
 use crate::book::model::Network;
 use crate::book::schema::{KeySchema, NameKind, ObjectSchema, OneOf, ValueType, key, required};
 use crate::book::yaml::YamlNode;
@@ -68,6 +70,11 @@ pub static TARGET: Connector = Connector {
             ValueType::TemplateFields,
             "With `http`: the body in place of the event, as a form; values are templates of the event.",
         ),
+        key(
+            "expect",
+            ValueType::Cel,
+            "With `http`: a condition in CEL on `status`, `headers` and `body`; a response of 2xx that does not meet it is a failure.",
+        ),
         key("auth", ValueType::Object(&AUTH), "With `http`: how calls authenticate."),
         KeySchema {
             about: "With `http`: `private` lets the name resolve to addresses of this machine and of private networks (default public); a literal address needs no permission.",
@@ -119,6 +126,8 @@ pub struct HttpSettings {
     pub request: RequestTemplates,
     /// The secret that is appended to the address.
     pub secret_path: Option<String>,
+    /// What a response of 2xx must meet to be a success.
+    pub expect: Option<CelExpression>,
     pub auth: Option<HttpAuth>,
     pub network: Network,
 }
@@ -198,6 +207,7 @@ fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Pr
     let mut request = request::read(form, method, from);
     request.headers = headers::read(form, auth.as_ref(), from);
     let (secret, network) = (from.text("secret"), from.network());
+    let expect = expect::read(form, from);
     let secret_path = from.text("secret_path");
     if secret_path.is_some() {
         from.exclude(&["path"], "`secret_path` sets the path");
@@ -213,7 +223,7 @@ fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Pr
         run: None,
     };
     Some((
-        Arc::new(HttpSettings { address, form, secret, method, request, secret_path, auth, network }),
+        Arc::new(HttpSettings { address, form, secret, method, request, secret_path, expect, auth, network }),
         profile,
     ))
 }

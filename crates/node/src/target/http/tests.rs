@@ -36,7 +36,16 @@ fn target_of(address: &str, form: HttpFormat, pool: &Arc<Pool>) -> HttpTarget {
 fn options(form: HttpFormat, signing: Option<Signing>, permits: u32) -> HttpOptions {
     let shape = RequestShape::new(form, HttpMethod::Post, &RequestTemplates::default());
     let place = "service shop, line 4".to_owned();
-    HttpOptions { shape, auth: None, secret_path: None, signing, permits, network: Network::Public, place }
+    HttpOptions {
+        shape,
+        auth: None,
+        secret_path: None,
+        expect: None,
+        signing,
+        permits,
+        network: Network::Public,
+        place,
+    }
 }
 
 /// Posts one small event, with limits that nothing here reaches.

@@ -64,6 +64,7 @@ const PAIRS: &[Pair] = &[
     pair("a target: query", [r#"target: { http: "http://@/%" }"#, r#"target: { http: "http://@/%", query: { a: b } }"#]),
     pair("a target: body", [r#"target: { http: "http://@/%" }"#, r#"target: { http: "http://@/%", body: "{{ id }}" }"#]),
     pair("a target: form", [r#"target: { http: "http://@/%" }"#, r#"target: { http: "http://@/%", form: { a: "{{ id }}" } }"#]),
+    pair("a target: expect", [r#"target: { http: "http://@/%" }"#, r#"target: { http: "http://@/%", expect: "body == 'ok'" }"#]),
     pair("a target: headers", [r#"target: { http: "http://@/%" }"#, r#"target: { http: "http://@/%", headers: { x-tenant: acme } }"#]),
     pair("a target: auth", [r#"target: { http: "http://@/%" }"#, r#"target: { http: "http://@/%", auth: { bearer: first } }"#]),
     pair("an authentication: bearer", [r#"target: { http: "http://@/%", auth: { bearer: first } }"#, r#"target: { http: "http://@/%", auth: { bearer: second } }"#]),
