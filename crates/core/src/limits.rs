@@ -158,6 +158,11 @@ pub const PATTERNS_MAX: usize = 200;
 /// At one level: every rule below it has them all.
 pub const OVERRIDES_MAX: usize = 100;
 
+/// The JSON Schema of an event type.
+pub const EVENT_SCHEMA_BYTES_MAX: usize = 64 * 1024;
+/// What is shown of a violation.
+pub const EVENT_SCHEMA_REASON_BYTES_MAX: usize = 500;
+
 /// A condition in CEL.
 pub const CONDITION_BYTES_MAX: usize = 4 * 1024;
 /// Operators, calls, brackets and dots of a condition.

@@ -149,6 +149,8 @@ fn scalar_schema(takes: &ValueType) -> Value {
             template(&["_{service}.deadletter[.{channel}]", "{queue}:dlq", "{queue}-dlq-{stage}"])
         }
         ValueType::Any => json!({}),
+        ValueType::JsonSchema => json!({ "type": "object" }),
+        ValueType::EventCondition => text(r"\S", &["data.total > 100", "type != \"order.test\""]),
         ValueType::Bool => json!({ "type": "boolean" }),
         ValueType::Count { min, max } => json!({ "type": "integer", "minimum": min, "maximum": max }),
         ValueType::CountOrUnlimited => json!({

@@ -309,6 +309,8 @@ fn sample(takes: &ValueType, which: Sample) -> Value {
         ValueType::MailAddress => pick(json!("a@example.test"), json!("b@example.test")),
         ValueType::MailServer => pick(json!("smtp://one.test"), json!("smtps://two.test")),
         ValueType::Hours => pick(json!("Mon-Fri 09:00-17:00 UTC"), json!("Mon-Sun 09:00-17:00 UTC")),
+        ValueType::EventCondition => pick(json!("data.total > 1"), json!("data.total > 2")),
+        ValueType::JsonSchema => pick(json!({ "type": "object" }), json!({ "type": "array" })),
         ValueType::Condition => pick(json!("dead_letters > 1"), json!("breaker_open for 10m")),
         ValueType::Object(object) => {
             let mut map = least(object, which);

@@ -195,6 +195,7 @@ fn addressee() -> Addressee {
         queue: Arc::new(QueueName { service, channel: None }),
         subscription: "shop/orders.*".into(),
         copies: redrive_core::event::copy_rule::CopyRule::default(),
+        violation: None,
         order: DeliveryOrder::None,
         letter_name: "_shop.deadletter".into(),
         consumer_group: "shop".into(),

@@ -166,10 +166,20 @@ pub struct Profile {
     /// What their names may resolve to, if the book says so.
     pub network: Option<Network>,
     pub secrets: Vec<String>,
+    /// Its templates and conditions, for checks against the schemas of events.
+    pub field_uses: Vec<FieldUse>,
     /// For targets that take several deliveries per call.
     pub batch: Option<BatchLimit>,
     /// For targets that start a program.
     pub run: Option<ProgramRun>,
+}
+
+/// Fields of the event that one template or condition names.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FieldUse {
+    pub span: BookSpan,
+    /// Such as `data.user.name`.
+    pub fields: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]

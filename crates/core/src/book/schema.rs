@@ -158,6 +158,10 @@ pub enum ValueType {
     Hours,
     /// `METRIC OP VALUE [over D] [for D] [by WHAT]`.
     Condition,
+    /// A condition on an event, in CEL.
+    EventCondition,
+    /// A map that is a JSON Schema.
+    JsonSchema,
     MailAddress,
     MailServer,
     Lint,

@@ -48,6 +48,7 @@ impl Stage {
             queue: Arc::new(QueueName { service, channel: None }),
             subscription: "orders: order.*".into(),
             copies: redrive_core::event::copy_rule::CopyRule::default(),
+            violation: None,
             order: if kind == Kind::InSessions { DeliveryOrder::Session } else { DeliveryOrder::None },
             letter_name: "_bench.deadletter".into(),
             consumer_group: "bench".into(),

@@ -63,6 +63,7 @@ const NO_SUCH_TARGET: &[(&str, &str)] = &[
     ("service-bus source", "sources: { s: { service-bus: { namespace: n, queue: q }, type: a } }"),
 ];
 
+const CONDITIONS: &str = "crates/server/tests/all/conditions.rs";
 const COPIES: &str = "crates/server/tests/all/copies.rs";
 const EXEC: &str = "crates/node/src/target/exec/tests.rs";
 const SOURCES: &str = "crates/server/tests/all/sources.rs";
@@ -78,6 +79,7 @@ const EVIDENCE: &[(&str, Evidence)] = &[
     ("a rule book: sources",                    Pair(Group::Hooks)),
     ("a rule book: access",                     Pair(Group::Access)),
     ("a rule book: archive",                    Test("crates/server/tests/all/archive.rs", "what_was_sent_is_kept_byte_for_byte_and_outlives_the_store")),
+    ("a rule book: event_types",                Test(CONDITIONS, "an_event_that_violates_its_schema_is_refused_with_the_path")),
     ("a rule book: alerts",                     Pair(Group::Alerting)),
     ("a rule book: receivers",                  Pair(Group::Alerting)),
     ("defaults: waiting",                       Pair(Group::Access)),
@@ -107,6 +109,9 @@ const EVIDENCE: &[(&str, Evidence)] = &[
     ("a service: target",                       Pair(Group::Targets)),
     ("a service: waiting",                      Pair(Group::Targets)),
     ("an event row: subscription",              Pair(Group::Targets)),
+    ("an event row: where",                     Test(CONDITIONS, "a_row_gets_the_events_that_meet_its_condition")),
+    ("an event type: schema",                   Test(CONDITIONS, "an_event_that_violates_its_schema_is_refused_with_the_path")),
+    ("an event type: on_violation",             Test(CONDITIONS, "by_rule_an_event_that_violates_its_schema_is_a_poison_dead_letter")),
     ("a channel: target",                       Pair(Group::Targets)),
     ("a timeout: connect",                      Test("crates/node/src/target/http/tests/behaviour.rs", "a_host_that_stays_silent_meets_the_limit_on_connecting")),
     ("a timeout: tls",                          Pair(Group::Targets)),

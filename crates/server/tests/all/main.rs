@@ -11,6 +11,7 @@ mod check;
 mod cli;
 mod client;
 mod completions;
+mod conditions;
 mod connections;
 mod contributing;
 mod copies;

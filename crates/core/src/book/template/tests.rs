@@ -1,3 +1,5 @@
+//! Templates: what they give, what is refused, and that nothing breaks, lasts or leaves its place.
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

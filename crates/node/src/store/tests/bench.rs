@@ -105,6 +105,7 @@ pub(super) fn addressee(name: &str) -> Addressee {
         consumer_group: name.into(),
         bound: ROOMY,
         copies: CopyRule { ttl: Duration::MAX, ..CopyRule::default() },
+        violation: None,
     }
 }
 
