@@ -9,6 +9,7 @@ pub(crate) mod call_test;
 pub mod contract;
 #[cfg(test)]
 mod contract_test;
+pub(crate) mod container;
 pub(crate) mod exec;
 pub mod http;
 pub mod log;
