@@ -12,6 +12,7 @@ mod cli;
 mod client;
 mod completions;
 mod connections;
+mod containers;
 mod contributing;
 mod copies;
 mod correlation;
