@@ -5,11 +5,11 @@
 
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod call_test;
+pub(crate) mod container;
 #[cfg(any(test, feature = "testing"))]
 pub mod contract;
 #[cfg(test)]
 mod contract_test;
-pub(crate) mod container;
 pub(crate) mod exec;
 pub mod http;
 pub mod log;

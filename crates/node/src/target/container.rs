@@ -14,18 +14,20 @@ pub(crate) const DRIVER: Driver = Driver {
     connector: &connectors::container::TARGET,
     make: Make::Target(|endpoint, site| {
         let settings: &ContainerSettings = settings(endpoint);
-        let launch = Launch::Container(Box::new(settings.clone()));
+        let runtime = settings.runtime.as_str().to_owned();
+        let launch = Launch::Container { runtime, settings: Box::new(settings.clone()) };
         Ok(Arc::new(WorkerTarget::at(site, launch, &settings.run)?))
     }),
 };
 
 /// Without input.
 pub(super) fn command(
+    runtime: &str,
     settings: &ContainerSettings,
     delivery: &PendingDelivery,
     variables: &[(&'static str, String)],
 ) -> ContainerCommand {
-    let mut command = ContainerCommand::new(settings.runtime.as_str(), &settings.image)
+    let mut command = ContainerCommand::new(runtime, &settings.image)
         .key(delivery.id.to_string())
         .option(format!("--label=redrive.delivery={}", delivery.id))
         .option(format!("--label=redrive.service={}", delivery.queue.service));

@@ -26,8 +26,8 @@ use redrive_core::event::idempotency::webhook_id;
 use redrive_core::policy::answer::{Exit, ReplyKind, TargetReply};
 use serde_json::{Map, Value};
 
-use super::{Target, container};
 use super::http::{InvalidTargetAddress, Pool, Wire, WireOptions, place_in_trace, structured, trace_state};
+use super::{Target, container};
 use crate::connectors::{Driver, Make, Site, settings};
 use redrive::process::{ProgramCommand, ProgramRun, RunEnd, RunLimits, Supervisor};
 
@@ -52,7 +52,7 @@ pub(super) struct WorkerTarget {
 /// What runs.
 pub(super) enum Launch {
     Program { words: Vec<String>, folder: Option<String> },
-    Container(Box<ContainerSettings>),
+    Container { runtime: String, settings: Box<ContainerSettings> },
 }
 
 enum Cancel {
@@ -80,7 +80,7 @@ impl WorkerTarget {
     }
 
     /// The pool is for an `on_timeout` address; the place is owner and line, for messages.
-    fn new(
+    pub(super) fn new(
         launch: Launch,
         settings: &RunSettings,
         supervisor: Supervisor,
@@ -127,8 +127,8 @@ impl WorkerTarget {
                 };
                 self.supervisor.run(command, limits).await
             }
-            Launch::Container(settings) => {
-                let command = container::command(settings, delivery, &variables);
+            Launch::Container { runtime, settings } => {
+                let command = container::command(runtime, settings, delivery, &variables);
                 self.supervisor.run_container(command.input(self.input(delivery)), limits).await
             }
         };
@@ -221,7 +221,7 @@ impl Target for WorkerTarget {
         let cancel = if self.on_timeout.is_some() { spawn + CANCEL_WITHIN + grace } else { Duration::ZERO };
         let remove = match &self.launch {
             Launch::Program { .. } => Duration::ZERO,
-            Launch::Container(_) => REMOVE_WITHIN,
+            Launch::Container { .. } => REMOVE_WITHIN,
         };
         spawn + limit + grace + cancel + remove + END_WITHIN
     }

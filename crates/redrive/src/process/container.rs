@@ -146,7 +146,13 @@ impl ContainerCommand {
             // Without swap, so that the limit is one of all memory.
             client = client.argument(format!("--memory={bytes}")).argument(format!("--memory-swap={bytes}"));
         }
-        let words = self.options.iter().chain(std::iter::once(&OsString::from(&self.image))).chain(&self.arguments).cloned().collect::<Vec<_>>();
+        let words = self
+            .options
+            .iter()
+            .chain(std::iter::once(&OsString::from(&self.image)))
+            .chain(&self.arguments)
+            .cloned()
+            .collect::<Vec<_>>();
         words.iter().fold(client, ProgramCommand::argument)
     }
 }

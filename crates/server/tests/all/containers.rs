@@ -13,7 +13,8 @@ use crate::server::{Server, until};
 
 /// A book with a container of that image and script.
 fn book(runtime: &Runtime, image: &str, script: &str, keys: &str) -> String {
-    let command = if script.is_empty() { String::new() } else { format!(", command: [sh, -c, {}]", json!(script)) };
+    let command =
+        if script.is_empty() { String::new() } else { format!(", command: [sh, -c, {}]", json!(script)) };
     let of_runtime = runtime.keys();
     format!(
         "version: 1\nretry_policies:\n  soon: {{ initial: 10ms, factor: 1, max: 10ms, retries: 1, jitter: none }}\n  \
@@ -67,7 +68,10 @@ fn a_container_gets_the_event_and_its_end_is_read_back() {
             let name = format!("{name}, {}", runtime.name());
             if !code.is_empty() {
                 assert_eq!(last["code"], code, "{name}: {delivery}");
-                assert!(last["message"].as_str().is_some_and(|said| said.starts_with(message)), "{name}: {last}");
+                assert!(
+                    last["message"].as_str().is_some_and(|said| said.starts_with(message)),
+                    "{name}: {last}"
+                );
             }
             assert_eq!(runtime.containers(), Vec::<String>::new(), "{name}");
             assert_eq!(records(&folder), 0, "{name}");
@@ -194,7 +198,11 @@ fn a_container_that_does_not_start_in_time_is_a_permanent_failure() {
     server.accept("task.given", "t-1", "s");
     let delivery = server.until("t-1", "dead");
     let last = story(&delivery);
-    assert_eq!((&last["code"], &last["category"]), (&"SPAWN_FAILED".into(), &"permanent".into()), "{delivery}");
+    assert_eq!(
+        (&last["code"], &last["category"]),
+        (&"SPAWN_FAILED".into(), &"permanent".into()),
+        "{delivery}"
+    );
     assert_eq!(last["message"], "process could not be started: no start within 300ms", "{delivery}");
     assert_eq!(runtime.containers(), Vec::<String>::new());
     server.stop().assert_calm();
@@ -211,7 +219,11 @@ fn a_runtime_that_does_not_answer_is_tried_again() {
         let stories = server.delivery("t-1")["stories"].as_array()?.clone();
         stories.first().cloned()
     });
-    assert_eq!((&first["code"], &first["category"]), (&"RUNTIME_UNAVAILABLE".into(), &"transient".into()), "{first}");
+    assert_eq!(
+        (&first["code"], &first["category"]),
+        (&"RUNTIME_UNAVAILABLE".into(), &"transient".into()),
+        "{first}"
+    );
     runtime.set_down(IsDown::No);
     server.until("t-1", "delivered");
     server.stop().assert_calm();
@@ -295,6 +307,10 @@ fn each_key_of_a_container_does_what_it_says() {
             delivery
         };
         let (with, without) = (ends(&format!(", {key}")), ends(""));
-        assert_eq!((&with["state"], &without["state"]), (&"delivered".into(), &"dead".into()), "{name}: {with} {without}");
+        assert_eq!(
+            (&with["state"], &without["state"]),
+            (&"delivered".into(), &"dead".into()),
+            "{name}: {with} {without}"
+        );
     }
 }

@@ -41,7 +41,11 @@ pub static TARGET: Connector = Connector {
             ValueType::Text,
             "With `container`: the user it runs as, such as `1000:1000` (default: the image's).",
         ),
-        key("read_only", ValueType::Bool, "With `container`: whether its file system is read-only (default false)."),
+        key(
+            "read_only",
+            ValueType::Bool,
+            "With `container`: whether its file system is read-only (default false).",
+        ),
         key(
             "mounts",
             ValueType::ListOf(&ValueType::Text),
@@ -156,7 +160,8 @@ fn check_run(from: &mut SettingsReader<'_>, run: &RunSettings) {
         let message = format!("{bytes} bytes of memory are too few for a container");
         from.error("memory", "out-of-range", message, "give it 6MiB or more");
     }
-    for (key, names) in [("env", run.env.keys().collect::<Vec<_>>()), ("inherit", run.inherit.iter().collect())]
+    for (key, names) in
+        [("env", run.env.keys().collect::<Vec<_>>()), ("inherit", run.inherit.iter().collect())]
     {
         if let Some(name) = names.into_iter().find(|name| !is_variable(name)) {
             let message = format!("invalid name `{name}` of a container's variable");
@@ -181,7 +186,9 @@ fn is_mount(mount: &str) -> bool {
     let mut parts = mount.splitn(3, ':');
     let (source, place, options) = (parts.next(), parts.next(), parts.next());
     let is_source = source.is_some_and(|source| {
-        !source.is_empty() && !source.starts_with(['-', '.']) && (source.starts_with('/') || !source.contains('/'))
+        !source.is_empty()
+            && !source.starts_with(['-', '.'])
+            && (source.starts_with('/') || !source.contains('/'))
     });
     is_source
         && place.is_some_and(|place| place.starts_with('/'))

@@ -218,8 +218,7 @@ pub(super) fn end_of(
 }
 
 fn exit_of(state: &ContainerState, memory: &MemoryUse) -> RunEnd {
-    let killed_for_memory =
-        state.exit_code == KILLED && memory.limit.is_some() && memory.kernel_killed;
+    let killed_for_memory = state.exit_code == KILLED && memory.limit.is_some() && memory.kernel_killed;
     if state.exit_code != 0 && (state.out_of_memory || killed_for_memory) {
         return RunEnd::OutOfMemory { used: memory.limit };
     }
@@ -227,7 +226,7 @@ fn exit_of(state: &ContainerState, memory: &MemoryUse) -> RunEnd {
 }
 
 /// The client's message about a container that did not start.
-fn refusal(code: i32, stderr: &str) -> RunEnd {
+pub(super) fn refusal(code: i32, stderr: &str) -> RunEnd {
     let said = stderr.to_ascii_lowercase();
     let reason = complaint(stderr).unwrap_or_else(|| format!("client ended with exit status {code}"));
     if code == RUNTIME_FAILED && TRANSIENT.iter().any(|part| said.contains(part)) {

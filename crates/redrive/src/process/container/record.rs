@@ -163,7 +163,8 @@ impl Leftovers {
                 Ok(_) => false,
                 Err(reason) => {
                     if record.about.key == key {
-                        failed = Some(format!("the container of an earlier attempt could not be ended: {reason}"));
+                        failed =
+                            Some(format!("the container of an earlier attempt could not be ended: {reason}"));
                     }
                     true
                 }

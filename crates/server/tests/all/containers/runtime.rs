@@ -145,7 +145,8 @@ impl Runtime {
     pub(super) fn containers(&self) -> Vec<String> {
         match self {
             Self::Podman(_) => {
-                let output = self.ask_podman(&["ps", "--all", "--quiet", "--filter", "label=redrive.delivery"]);
+                let output =
+                    self.ask_podman(&["ps", "--all", "--quiet", "--filter", "label=redrive.delivery"]);
                 assert!(output.status.success(), "{}", said(&output));
                 String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
             }
