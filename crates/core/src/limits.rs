@@ -97,6 +97,15 @@ pub const SCRIPT_ANSWERS_MAX: usize = 10_000;
 /// Length of a chain of `extends`.
 pub const EXTENDS_MAX: usize = 16;
 
+/// More than any machine has.
+pub const CONTAINER_CPUS_MAX: f64 = 4_096.0;
+
+/// The largest number of processes that Linux allows.
+pub const CONTAINER_PROCESSES_MAX: u64 = 4_194_304;
+
+/// Docker refuses less.
+pub const CONTAINER_MEMORY_BYTES_MIN: u64 = 6 << 20;
+
 pub const EVENT_TYPE_BYTES_MAX: usize = 256;
 
 pub const BATCH_EVENTS_MAX: usize = 1_000;

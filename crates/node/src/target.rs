@@ -5,6 +5,7 @@
 
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod call_test;
+pub(crate) mod container;
 #[cfg(any(test, feature = "testing"))]
 pub mod contract;
 #[cfg(test)]

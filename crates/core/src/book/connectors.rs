@@ -7,6 +7,7 @@
 //! Invariant: other code never tests for a kind; it asks the connector and its [`Profile`].
 
 mod absent;
+pub mod container;
 pub mod email;
 pub mod exec;
 pub mod folder;
@@ -347,6 +348,7 @@ pub fn built_in() -> &'static Connectors {
         let rows = [
             &http::TARGET,
             &exec::TARGET,
+            &container::TARGET,
             &log::TARGET,
             &webhook::SOURCE,
             &schedule::SOURCE,
@@ -399,7 +401,7 @@ services:
                 "2 not-built-in secret kind `key-vault` is not available in this version",
             ]
         );
-        assert_eq!(missing[0].help, "available target kinds: `exec`, `http`, `log`");
+        assert_eq!(missing[0].help, "available target kinds: `container`, `exec`, `http`, `log`");
     }
 
     #[test]

@@ -179,6 +179,7 @@ const fn of_process(exit: Exit) -> KnownCode {
         Exit::OutOfMemory => const { known(codes::OUT_OF_MEMORY) },
         Exit::ReportedError => const { known(codes::PROCESS_ERROR) },
         Exit::SpawnFailed => const { known(codes::SPAWN_FAILED) },
+        Exit::RuntimeUnavailable => const { known(codes::RUNTIME_UNAVAILABLE) },
         // A timeout is permanent unless the rule says otherwise, which its resolution decides.
         Exit::TimeLimit => const { known(codes::TIME_LIMIT_EXCEEDED) },
     }
@@ -235,7 +236,7 @@ const fn is_same(one: &[u8], other: &[u8]) -> bool {
 }
 
 #[rustfmt::skip]
-const KNOWN: [KnownCode; 54] = [
+const KNOWN: [KnownCode; 55] = [
     KnownCode::new(codes::NETWORK_TIMEOUT,        CodeMeaning::Timeout),
     KnownCode::new(codes::TIME_LIMIT_EXCEEDED,    CodeMeaning::Timeout),
     KnownCode::new("RELAY_TIMEOUT",               CodeMeaning::Timeout),
@@ -254,6 +255,7 @@ const KNOWN: [KnownCode; 54] = [
     KnownCode::new(codes::LEADER_ELECTION,        CodeMeaning::Is(Category::Transient)),
     KnownCode::new(codes::BROKER_UNAVAILABLE,     CodeMeaning::Is(Category::Transient)),
     KnownCode::new(codes::STORE_THROTTLED,        CodeMeaning::Is(Category::Transient)),
+    KnownCode::new(codes::RUNTIME_UNAVAILABLE,    CodeMeaning::Is(Category::Transient)),
     KnownCode::new(codes::SECRET_UNAVAILABLE,     CodeMeaning::Is(Category::Transient)),
     KnownCode::new(codes::RATE_LIMITED,           CodeMeaning::Is(Category::RateLimited)),
     KnownCode::new(codes::QUOTA_EXCEEDED,         CodeMeaning::Is(Category::RateLimited)),

@@ -65,6 +65,7 @@ const NO_SUCH_TARGET: &[(&str, &str)] = &[
 
 const CONDITIONS: &str = "crates/server/tests/all/conditions.rs";
 const COPIES: &str = "crates/server/tests/all/copies.rs";
+const CONTAINERS: &str = "crates/server/tests/all/containers.rs";
 const EXEC: &str = "crates/node/src/target/exec/tests.rs";
 const SOURCES: &str = "crates/server/tests/all/sources.rs";
 const SECRETS: &str = "crates/node/src/secret/tests.rs";
@@ -120,6 +121,7 @@ const EVIDENCE: &[(&str, Evidence)] = &[
     ("a target: ntfy",                          NotBuiltIn("ntfy")),
     ("a target: smtp",                          NotBuiltIn("smtp")),
     ("a target: exec",                          Pair(Group::Targets)),
+    ("a target: container",                     Test(CONTAINERS, "a_container_gets_the_event_and_its_end_is_read_back")),
     ("a target: kafka",                         NotBuiltIn("kafka")),
     ("a target: redis-stream",                  NotBuiltIn("redis-stream")),
     ("a target: sqs",                           NotBuiltIn("sqs")),
@@ -138,6 +140,14 @@ const EVIDENCE: &[(&str, Evidence)] = &[
     ("an API key: secret",                       Pair(Group::Targets)),
     ("a target: batch_max",                     Pair(Group::Targets)),
     ("a target: secret",                        Pair(Group::Targets)),
+    ("a target: command",                   Test(CONTAINERS, "a_container_gets_the_event_and_its_end_is_read_back")),
+    ("a target: runtime",                   Test(CONTAINERS, "a_container_gets_the_event_and_its_end_is_read_back")),
+    ("a target: cpus",                      Test(CONTAINERS, "each_key_of_a_container_reaches_its_runtime")),
+    ("a target: pids",                      Test(CONTAINERS, "each_key_of_a_container_reaches_its_runtime")),
+    ("a target: container_network",         Test(CONTAINERS, "each_key_of_a_container_reaches_its_runtime")),
+    ("a target: user",                      Test(CONTAINERS, "each_key_of_a_container_reaches_its_runtime")),
+    ("a target: read_only",                 Test(CONTAINERS, "each_key_of_a_container_reaches_its_runtime")),
+    ("a target: mounts",                    Test(CONTAINERS, "each_key_of_a_container_reaches_its_runtime")),
     ("a target: network",                       Pair(Group::Targets)),
     ("a target: time_limit",                    Pair(Group::Targets)),
     ("a target: spawn_limit",                   Pair(Group::Targets)),

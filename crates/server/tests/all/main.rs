@@ -13,6 +13,7 @@ mod client;
 mod completions;
 mod conditions;
 mod connections;
+mod containers;
 mod contributing;
 mod copies;
 mod correlation;

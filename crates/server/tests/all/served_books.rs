@@ -26,7 +26,7 @@ services:
         "error[not-built-in]: target kind `smtp` is not available in this version",
         "error[not-built-in]: source kind `sqs` is not available in this version",
         "error[not-built-in]: secret kind `key-vault` is not available in this version",
-        "available target kinds: `exec`, `http`, `log`",
+        "available target kinds: `container`, `exec`, `http`, `log`",
     ] {
         assert!(checked.stdout.contains(line), "{line}: {}", checked.stdout);
         assert!(served.stderr.contains(line), "{line}: {}", served.stderr);
