@@ -225,6 +225,9 @@ fn beside(object: &ObjectSchema, key: &str) -> Vec<(&'static str, Value)> {
             vec![("scheme", json!("hmac"))]
         }
         ("a receiver", "email" | "smtp" | "from") => vec![("smtp", json!("smtp://one.test"))],
+        ("a target", "smtp" | "from" | "to" | "cc" | "reply_to" | "subject" | "html") => {
+            ["from", "to", "subject", "body"].map(|key| (key, json!("a@b.test"))).into()
+        }
         ("a target", "batch_max") => vec![("format", json!("batch"))],
         _ => Vec::new(),
     }

@@ -3,14 +3,18 @@
 //! Invariant: nothing is sent in the open except to this machine, and no message contains a credential.
 
 pub(crate) mod mime;
+mod private_stream;
 
+use std::error::Error as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lettre::Address;
 use lettre::transport::smtp::Error as SmtpError;
 use lettre::transport::smtp::authentication::{Credentials, Mechanism};
-use lettre::transport::smtp::client::{AsyncSmtpConnection, Certificate, CertificateStore, TlsParameters};
+use lettre::transport::smtp::client::{
+    AsyncSmtpConnection, AsyncTokioStream, Certificate, CertificateStore, TlsParameters,
+};
 use lettre::transport::smtp::extension::ClientId;
 use lettre::transport::smtp::response::Response;
 use redrive_core::book::connectors::email::{Smtp, SmtpPrivacy};
@@ -18,10 +22,14 @@ use redrive_core::book::model::Network;
 use redrive_core::policy::answer::{BrokerError, CallPart, ReplyKind, TargetReply, TransportError};
 use redrive_core::text::show_duration;
 
+use self::private_stream::PrivateStream;
 use crate::credential::Credential;
 use crate::receiver::text::one_line;
-use crate::target::http::{OtherHost, Pool};
+use crate::target::http::{HostLimits, OtherHost, Pool};
 use crate::tls::Roots;
+
+/// What lettre says of a connection that ends before a reply is complete.
+const CLOSED: &str = "incomplete response";
 
 /// Used only over TLS, or on this machine.
 const MECHANISMS: [Mechanism; 2] = [Mechanism::Plain, Mechanism::Login];
@@ -55,14 +63,28 @@ impl MailServer {
     }
 
     /// Connected, private and logged in.
-    pub(crate) async fn open(&self, limit: Duration) -> Result<AsyncSmtpConnection, TargetReply> {
+    pub(crate) async fn open(
+        &self,
+        limits: &HostLimits,
+        limit: Duration,
+    ) -> Result<AsyncSmtpConnection, TargetReply> {
         let credentials = self.credentials(limit).await?;
-        let mut connection = self.connect(limit).await?;
+        let mut connection = self.connect(limits).await?;
         if let Some(credentials) = credentials {
-            let answer = connection.auth(&MECHANISMS, &credentials).await;
+            let login = connection.auth(&MECHANISMS, &credentials);
+            let answer = self.host.answered(limits, login).await?;
             answer.map_err(|error| self.failed(&error))?;
         }
         Ok(connection)
+    }
+
+    /// Sends one command, or whatever else waits for one reply.
+    pub(crate) async fn answered<T>(
+        &self,
+        limits: &HostLimits,
+        work: impl Future<Output = Result<T, SmtpError>>,
+    ) -> Result<T, TargetReply> {
+        self.host.answered(limits, work).await?.map_err(|error| self.failed(&error))
     }
 
     async fn credentials(&self, limit: Duration) -> Result<Option<Credentials>, TargetReply> {
@@ -71,25 +93,23 @@ impl MailServer {
         Ok(Some(Credentials::new(user.clone(), password.as_str().to_owned())))
     }
 
-    async fn connect(&self, limit: Duration) -> Result<AsyncSmtpConnection, TargetReply> {
-        let addresses = self.host.addresses().await?;
-        let tls = || self.tls().map_err(|error| self.failed(&error));
-        let at_once = if self.smtp.privacy == SmtpPrivacy::Tls { Some(tls()?) } else { None };
-        let connected = AsyncSmtpConnection::connect_tokio1(
-            addresses.as_slice(),
-            Some(limit),
-            &self.hello,
-            at_once,
-            None,
-        );
-        let mut connection = connected.await.map_err(|error| self.failed(&error))?;
+    async fn connect(&self, limits: &HostLimits) -> Result<AsyncSmtpConnection, TargetReply> {
+        let stream = self.host.connect(limits).await?;
+        let stream: Box<dyn AsyncTokioStream> = match self.smtp.privacy {
+            SmtpPrivacy::Tls => Box::new(PrivateStream(self.host.secure(stream, limits).await?)),
+            SmtpPrivacy::StartTls | SmtpPrivacy::Loopback => Box::new(stream),
+        };
+        let greeted = AsyncSmtpConnection::connect_with_transport(stream, &self.hello);
+        let mut connection = self.answered(limits, greeted).await?;
         if self.smtp.privacy == SmtpPrivacy::StartTls {
             if !connection.can_starttls() {
                 let Smtp { host, port, .. } = &self.smtp;
                 let message = format!("{host}:{port} does not offer STARTTLS");
                 return Err(transport(TransportError::Tls, message));
             }
-            connection.starttls(tls()?, &self.hello).await.map_err(|error| self.failed(&error))?;
+            let tls = self.tls().map_err(|error| self.failed(&error))?;
+            let secured = self.host.secured(limits, connection.starttls(tls, &self.hello)).await?;
+            secured.map_err(|error| self.failed(&error))?;
         }
         Ok(connection)
     }
@@ -114,6 +134,9 @@ impl MailServer {
         }
         if let Some(reply) = self.host.broken(error) {
             return reply;
+        }
+        if error.source().is_some_and(|cause| cause.to_string() == CLOSED) {
+            return self.host.closed_early();
         }
         if error.is_timeout() {
             return transport(TransportError::Timeout(CallPart::Whole), self.says("no answer in time"));
@@ -141,7 +164,6 @@ impl MailServer {
 
 const fn meaning(code: u16) -> BrokerError {
     match code {
-        452 => BrokerError::QuotaExceeded,
         400..=499 => BrokerError::Unavailable,
         530 | 534 | 535 | 538 => BrokerError::Unauthorized,
         552 => BrokerError::MessageTooLarge,
@@ -176,7 +198,7 @@ mod tests {
         let cases = [
             ("come back later",        421, BrokerError::Unavailable),
             ("the mailbox is busy",    450, BrokerError::Unavailable),
-            ("no room",                452, BrokerError::QuotaExceeded),
+            ("no room",                452, BrokerError::Unavailable),
             ("a login that may work",  454, BrokerError::Unavailable),
             ("log in first",           530, BrokerError::Unauthorized),
             ("a wrong password",       535, BrokerError::Unauthorized),

@@ -13,6 +13,7 @@ pub(crate) mod exec;
 pub mod http;
 pub mod log;
 pub mod registry;
+pub(crate) mod smtp;
 
 use std::sync::Arc;
 use std::time::Duration;

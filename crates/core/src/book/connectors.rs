@@ -13,9 +13,12 @@ pub mod folder;
 pub mod http;
 pub mod log;
 pub mod notify;
+pub mod ntfy;
 mod reader;
 pub mod schedule;
 pub mod secrets;
+pub mod smtp;
+mod templated;
 pub mod webhook;
 
 use std::any::Any;
@@ -110,7 +113,7 @@ pub struct Connector {
     pub dependency: Option<DependencyKind>,
     pub speech: CallProtocol,
     pub address: AddressUse,
-    /// Overrides the default timeout of its edge.
+    /// Overrides the built-in timeout of a call.
     pub timeout: Option<Duration>,
     /// For receivers.
     pub detail: NoticeDetail,
@@ -337,6 +340,8 @@ pub fn built_in() -> &'static Connectors {
         let rows = [
             &http::TARGET,
             &exec::TARGET,
+            &smtp::TARGET,
+            &ntfy::TARGET,
             &log::TARGET,
             &webhook::SOURCE,
             &schedule::SOURCE,
@@ -389,7 +394,7 @@ services:
                 "2 not-built-in secret kind `key-vault` is not available in this version",
             ]
         );
-        assert_eq!(missing[0].help, "available target kinds: `exec`, `http`, `log`");
+        assert_eq!(missing[0].help, "available target kinds: `exec`, `http`, `log`, `ntfy`, `smtp`");
     }
 
     #[test]

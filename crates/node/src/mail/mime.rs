@@ -12,7 +12,8 @@ const CODE_BYTES_MAX: usize = 76;
 
 pub(crate) fn subject(line: &str) -> String {
     let line: String = line.chars().take(SUBJECT_CHARS_MAX).collect();
-    if line.is_ascii() {
+    // A line that looks encoded would be decoded.
+    if line.is_ascii() && !line.contains("=?") {
         return line;
     }
     let mut words = vec![String::new()];
@@ -28,13 +29,46 @@ pub(crate) fn subject(line: &str) -> String {
     encoded.collect::<Vec<_>>().join("\r\n ")
 }
 
+/// Ends in `…` if something is missing.
+pub(crate) fn shortened(line: &str) -> String {
+    if line.chars().count() <= SUBJECT_CHARS_MAX {
+        return line.to_owned();
+    }
+    line.chars().take(SUBJECT_CHARS_MAX - 1).chain(['…']).collect()
+}
+
+/// The headers and the body of a text, or of the same as text and HTML.
+pub(crate) fn content(text: &str, html: Option<&str>, id: &str) -> String {
+    let Some(html) = html else { return part("plain", text, None) };
+    // No encoded line begins like that, and what contains it is encoded.
+    let boundary = format!("=_{id}");
+    let [text, html] =
+        [("plain", text), ("html", html)].map(|(kind, text)| part(kind, text, Some(&boundary)));
+    format!(
+        "Content-Type: multipart/alternative; boundary=\"{boundary}\"\r\n\r\n--{boundary}\r\n{text}\r\n--{boundary}\r\n{html}\r\n--{boundary}--"
+    )
+}
+
+fn part(kind: &str, text: &str, boundary: Option<&str>) -> String {
+    let text = text.replace("\r\n", "\n").replace('\r', "\n");
+    let is_odd = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    let must_encode = text.contains(is_odd) || boundary.is_some_and(|boundary| text.contains(boundary));
+    let lines: Vec<String> = text.split('\n').map(str::to_owned).collect();
+    let (encoding, body) = if must_encode { ("base64", encoded(&lines)) } else { body(&lines) };
+    format!("Content-Type: text/{kind}; charset=utf-8\r\nContent-Transfer-Encoding: {encoding}\r\n\r\n{body}")
+}
+
 pub(crate) fn body(lines: &[String]) -> (&'static str, String) {
     if lines.iter().all(|line| line.is_ascii() && line.len() <= LINE_BYTES_MAX) {
         return ("7bit", lines.join("\r\n"));
     }
+    ("base64", encoded(lines))
+}
+
+fn encoded(lines: &[String]) -> String {
     let code = STANDARD.encode(lines.join("\r\n"));
     let code = code.as_bytes().chunks(CODE_BYTES_MAX).map(|line| String::from_utf8_lossy(line));
-    ("base64", code.collect::<Vec<_>>().join("\r\n"))
+    code.collect::<Vec<_>>().join("\r\n")
 }
 
 #[cfg(test)]

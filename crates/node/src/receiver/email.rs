@@ -21,7 +21,7 @@ use crate::credential::Credential;
 use crate::mail::mime::{body, subject};
 use crate::mail::{MailServer, MailServerOptions, said};
 use crate::target::Target;
-use crate::target::http::Pool;
+use crate::target::http::{HostLimits, Pool};
 
 pub(super) struct Mail {
     from: Address,
@@ -46,7 +46,7 @@ impl Mail {
         let (event, notice) = notice_of(call)?;
         let envelope = Envelope::new(Some(self.from.clone()), vec![self.to.clone()]);
         let envelope = envelope.expect("there is one recipient");
-        let mut connection = self.server.open(call.limit).await?;
+        let mut connection = self.server.open(&HostLimits::of(call), call.limit).await?;
         let answer = connection.send(&envelope, self.message(&event, &notice).as_bytes()).await;
         let answer = answer.map_err(|error| self.server.failed(&error))?;
         // The server has accepted the message; a failing QUIT changes nothing.

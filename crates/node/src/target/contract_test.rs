@@ -21,7 +21,7 @@ use crate::connectors::ConnectorFuture;
 use crate::secret::Secrets;
 
 /// The target that stands like that in a book.
-fn made(target: &str) -> Arc<dyn Target> {
+pub(super) fn made(target: &str) -> Arc<dyn Target> {
     let book = book_of(&format!(
         "version: 1\nservices: {{ shop: {{ target: {target}, events: [orders.placed] }} }}\n"
     ));
