@@ -6,6 +6,7 @@ use http::{HeaderName, HeaderValue};
 
 pub(crate) const TITLE: HeaderName = HeaderName::from_static("title");
 pub(crate) const PRIORITY: HeaderName = HeaderName::from_static("priority");
+pub(crate) const CLICK: HeaderName = HeaderName::from_static("click");
 pub(crate) const TAGS: HeaderName = HeaderName::from_static("tags");
 /// What a phone shows; servers allow more.
 pub(crate) const TITLE_CHARS_MAX: usize = 200;
@@ -16,9 +17,12 @@ pub(crate) fn title(text: &str) -> HeaderValue {
     header(&text.chars().take(TITLE_CHARS_MAX).collect::<String>())
 }
 
-/// As much of it as ntfy shows as a message.
+/// As much of it as ntfy shows as a message; ends in `…` if something is missing.
 pub(crate) fn message_text(mut text: String) -> String {
-    text.truncate(text.floor_char_boundary(BODY_BYTES_MAX));
+    if text.len() > BODY_BYTES_MAX {
+        text.truncate(text.floor_char_boundary(BODY_BYTES_MAX - '…'.len_utf8()));
+        text.push('…');
+    }
     text
 }
 

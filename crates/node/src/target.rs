@@ -12,6 +12,7 @@ mod contract_test;
 pub(crate) mod exec;
 pub mod http;
 pub mod log;
+pub(crate) mod ntfy;
 pub mod registry;
 pub(crate) mod smtp;
 

@@ -46,7 +46,36 @@ async fn a_mail_has_what_the_templates_make() {
     assert_eq!((&reply.seen, &*reply.message), (&ReplyKind::Taken, "250 queued as q-1"));
     assert_eq!(mailbox.heard("MAIL"), ["MAIL FROM:<shop@a.test>"]);
     assert_eq!(mailbox.heard("RCPT"), ["RCPT TO:<ann@b.test>", "RCPT TO:<bob@b.test>"]);
-    insta::assert_snapshot!(mailbox.mails()[0].replace("\r\n", "\n"));
+    insta::assert_snapshot!(mailbox.mails()[0].replace("\r\n", "\n"), @r#"
+    From: shop@a.test
+    To: ann@b.test,
+     bob@b.test
+    Cc: ann@b.test
+    Reply-To: desk@a.test
+    Subject: =?UTF-8?B?R3LDtsOfZSBCY2M6IGV2ZUBiLnRlc3Q=?=
+    Date: Tue, 21 Oct 2025 14:30:00 +0000
+    Message-ID: <msg_a83e52fe9d9eec7970271acd7ba3f844@a.test>
+    Auto-Submitted: auto-generated
+    MIME-Version: 1.0
+    Content-Type: multipart/alternative; boundary="=_msg_a83e52fe9d9eec7970271acd7ba3f844"
+
+    --=_msg_a83e52fe9d9eec7970271acd7ba3f844
+    Content-Type: text/plain; charset=utf-8
+    Content-Transfer-Encoding: 7bit
+
+    <b>Thanks</b>
+    ..
+    to you
+    --=_msg_a83e52fe9d9eec7970271acd7ba3f844
+    Content-Type: text/html; charset=utf-8
+    Content-Transfer-Encoding: 7bit
+
+    <p>&lt;b&gt;Thanks&lt;/b&gt;
+    ..
+    to you</p>
+    --=_msg_a83e52fe9d9eec7970271acd7ba3f844--
+    .
+    "#);
 }
 
 #[tokio::test]
