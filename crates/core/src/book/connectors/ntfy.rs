@@ -164,3 +164,41 @@ pub fn has_scheme(text: &str) -> bool {
         !scheme.is_empty() && scheme.chars().all(is_scheme) && !rest.is_empty()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::book::connectors::built_in;
+    use crate::book::read;
+
+    fn problems(line: &str) -> Vec<String> {
+        let book = format!("version: 1\nservices:\n  a:\n    events: [a.b]\n    target: {{ {line} }}\n");
+        let problems = read(&book, built_in()).problems.into_sorted();
+        let shown = problems.iter().map(|one| format!("{} {}: {}", one.span.position, one.code, one.message));
+        shown.collect()
+    }
+
+    #[test]
+    fn what_could_not_be_sent_is_refused_at_its_place() {
+        let with = |more: &str| format!("ntfy: \"https://n.test/t\", {more}");
+        #[rustfmt::skip]
+        let cases = [
+            ("all keys",            with("title: \"{{ data.a }}\", message: m, priority: 4, tags: [a, \"{{ type }}\"], click: \"https://a.test/{data.n}\", once: false, network: private"), vec![]),
+            ("a priority by name",  with("priority: high"), vec![]),
+            ("a link of the event", with("click: \"{{ data.url }}\""), vec![]),
+            ("a link to an app",    with("click: \"myapp://orders/{data.n}\""), vec![]),
+            ("no topic",            "ntfy: \"https://n.test/\"".to_owned(), vec!["5:21 bad-topic: the address has no topic, or something behind it"]),
+            ("a query",             "ntfy: \"https://n.test/t?auth=x\"".to_owned(), vec!["5:21 bad-topic: the address has no topic, or something behind it"]),
+            ("no such priority",    with("priority: loud"), vec!["5:51 bad-priority: `loud` is no priority"]),
+            ("no priority 6",       with("priority: 6"), vec!["5:51 bad-priority: `6` is no priority"]),
+            ("two tags in one",     with("tags: \"a,b\""), vec!["5:47 bad-tag: `a,b` is no tag"]),
+            ("no link",             with("click: \"orders\""), vec!["5:48 bad-address: `orders` is no address to open"]),
+            ("an open template",    with("message: \"{{ data.a\""), vec!["5:50 bad-template: unexpected end of input"]),
+        ];
+        for (name, line, expected) in cases {
+            let found = problems(&line);
+            let is_same = found.len() == expected.len()
+                && found.iter().zip(&expected).all(|(found, expected)| found.starts_with(expected));
+            assert!(is_same, "{name}: {found:?}");
+        }
+    }
+}

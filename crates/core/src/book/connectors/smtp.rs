@@ -121,3 +121,68 @@ fn check_addresses(key: &str, from: &mut SettingsReader<'_>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::book::connectors::built_in;
+    use crate::book::read;
+
+    const REST: &str = "from: shop@a.test, to: ann@b.test, subject: s, body: b";
+
+    fn target(line: &str) -> Result<SmtpSettings, Vec<String>> {
+        let book = format!(
+            "version: 1\nsecrets: {{ s: {{ env: S }} }}\nservices:\n  a:\n    events: [a.b]\n    target: {{ {line} }}\n"
+        );
+        let reading = read(&book, built_in());
+        let problems: Vec<String> = reading
+            .problems
+            .into_sorted()
+            .iter()
+            .map(|one| format!("{} {}: {}", one.span.position, one.code, one.message))
+            .collect();
+        let Some(book) = reading.book else { return Err(problems) };
+        assert!(problems.is_empty(), "{problems:?}");
+        let endpoint = &book.sections().services[0].target.endpoint;
+        Ok(endpoint.settings::<SmtpSettings>().expect("an smtp target").clone())
+    }
+
+    #[test]
+    fn a_mail_is_read_with_its_templates() {
+        let read = target(
+            "smtp: \"smtp://me@mail.test\", secret: s, from: shop@a.test, to: [ann@b.test, \"{{ data.to }}\"], cc: \"{{ data.cc }}\", reply_to: desk@a.test, subject: s, body: b, html: \"<p>{{ data.x }}</p>\", network: private",
+        );
+        let settings = read.expect("a book");
+        let texts = |list: &[Template]| list.iter().map(|one| one.as_str().to_owned()).collect::<Vec<_>>();
+        assert_eq!(texts(&settings.to), ["ann@b.test", "{{ data.to }}"]);
+        assert_eq!(texts(&settings.cc), ["{{ data.cc }}"]);
+        assert_eq!(settings.reply_to.map(|one| one.as_str().to_owned()).as_deref(), Some("desk@a.test"));
+        assert_eq!((settings.network, settings.secret.as_deref()), (Network::Private, Some("s")));
+        assert_eq!(target(&format!("smtp: \"smtp://mail.test\", {REST}")).expect("a book").cc, []);
+    }
+
+    #[test]
+    fn what_could_not_be_sent_is_refused_at_its_place() {
+        let with = |more: &str| format!("smtp: \"smtp://m.test\", {more}");
+        #[rustfmt::skip]
+        let cases = [
+            ("nothing to send",     with("from: a@b.test, to: a@b.test, subject: s"), "6:13 missing-key: an `smtp` target needs `body`"),
+            ("no recipient",        with("from: a@b.test, to: [], subject: s, body: b"), "6:58 missing-key: `to` has no recipient"),
+            ("two in one",          with("from: a@b.test, to: \"a@b.test,c@d.test\", subject: s, body: b"), "6:58 bad-mail-address: invalid mail address `a@b.test,c@d.test`"),
+            ("a header",            with("from: a@b.test, to: [\"a@b.test\", \"c@d.test\\r\\nBcc: e@f.test\"], subject: s, body: b"), "6:71 bad-mail-address: invalid mail address `c@d.test\\r\\nBcc: e@f.test`"),
+            ("a sender with a name", with("from: \"Shop <a@b.test>\", to: a@b.test, subject: s, body: b"), "6:44 bad-mail-address: invalid mail address `Shop <a@b.test>`"),
+            ("an open template",    with("from: a@b.test, to: \"{{ data.a\", subject: s, body: b"), "6:58 bad-template: "),
+            ("an unknown value",    with("from: a@b.test, to: a@b.test, subject: \"{{ secret }}\", body: b"), "6:77 bad-template: unknown value `secret`"),
+            ("an unknown filter",   with("from: a@b.test, to: a@b.test, subject: s, body: \"{{ id | safe }}\""), "6:86 bad-template: unknown filter `safe`"),
+            ("no password",         format!("smtp: \"smtp://me@m.test\", {REST}"), "6:21 missing-key: user `me` of this mail server has no password"),
+            ("a password of nobody", format!("smtp: \"smtp://m.test\", secret: s, {REST}"), "6:46 excluded-key: `secret` is set but the mail server address has no user"),
+            ("a password",          format!("smtp: \"smtp://me:pw@m.test\", {REST}"), "6:21 bad-smtp: the address contains a password; use `secret` instead"),
+            ("the web",             format!("smtp: \"https://m.test\", {REST}"), "6:21 bad-smtp: invalid mail server address `https://m.test`"),
+            ("the keys of another", format!("http: \"http://m.test\", {REST}"), "6:38 excluded-key: "),
+        ];
+        for (name, line, expected) in cases {
+            let problems = target(&line).expect_err(name);
+            assert!(problems.iter().any(|one| one.starts_with(expected)), "{name}: {problems:?}");
+        }
+    }
+}

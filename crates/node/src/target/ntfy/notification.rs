@@ -27,7 +27,7 @@ pub(super) struct Notification {
 impl Notification {
     /// An event that does not fit the templates is not sent.
     pub(super) fn of(delivery: &PendingDelivery, settings: &NtfySettings) -> Result<Self, TargetReply> {
-        let id = delivery.id.to_string();
+        let id = webhook_id(delivery.id);
         let context = TemplateContext::new(&delivery.event, &id, delivery.next_attempt().get());
         let rendered = Rendering(&context);
         let mut headers = HeaderMap::new();
@@ -46,7 +46,7 @@ impl Notification {
         }
         let mut tags = rendered.tags(&settings.tags)?;
         if settings.repeats == RepeatedNotification::Avoided {
-            tags.push(webhook_id(delivery.id));
+            tags.push(id);
         }
         if !tags.is_empty() {
             headers.insert(TAGS, header(&tags.join(",")));

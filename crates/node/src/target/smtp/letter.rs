@@ -31,7 +31,7 @@ impl Letter {
         from: &Address,
         now: Timestamp,
     ) -> Result<Self, TargetReply> {
-        let id = delivery.id.to_string();
+        let id = webhook_id(delivery.id);
         let context = TemplateContext::new(&delivery.event, &id, delivery.next_attempt().get());
         let rendered = Rendering(&context);
         let to = rendered.addresses("to", &settings.to)?;
@@ -45,7 +45,6 @@ impl Letter {
         let html = settings.html.as_ref();
         let html = html.map(|html| rendered.text("html", html, limits::TEMPLATE_OUTPUT_BYTES_MAX));
 
-        let id = webhook_id(delivery.id);
         // `Auto-Submitted` suppresses out-of-office replies.
         let mut head = vec![format!("From: {from}"), header("To", &to)];
         head.extend((!cc.is_empty()).then(|| header("Cc", &cc)));
