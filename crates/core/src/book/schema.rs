@@ -159,6 +159,8 @@ pub enum ValueType {
     /// `METRIC OP VALUE [over D] [for D] [by WHAT]`.
     Condition,
     MailAddress,
+    /// With values of the event.
+    MailAddressTemplate,
     MailServer,
     Lint,
     /// For connectors that are not in this build.

@@ -308,7 +308,9 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &ValueType) -> Result<(), Val
                 wrong("out-of-range", fault, "remove the port, or write one such as :8080")
             }
         }),
-        ValueType::Text if text.is_empty() => Err(wrong("wrong-type", "the text is empty", "")),
+        ValueType::Text | ValueType::MailAddressTemplate if text.is_empty() => {
+            Err(wrong("wrong-type", "the text is empty", ""))
+        }
         ValueType::EventPattern
         | ValueType::LetterName
         | ValueType::SourceTemplate
@@ -323,9 +325,12 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &ValueType) -> Result<(), Val
         | ValueType::MailAddress
         | ValueType::MailServer => check_expression(text, takes),
         // Lint codes and names are checked elsewhere; regular expressions where they are compiled, once.
-        ValueType::Text | ValueType::Lint | ValueType::Name(_) | ValueType::Reaction | ValueType::Pattern => {
-            Ok(())
-        }
+        ValueType::Text
+        | ValueType::MailAddressTemplate
+        | ValueType::Lint
+        | ValueType::Name(_)
+        | ValueType::Reaction
+        | ValueType::Pattern => Ok(()),
         ValueType::Any
         | ValueType::Object(_)
         | ValueType::MapOf(_)
@@ -502,6 +507,7 @@ pub fn describe(takes: &ValueType) -> String {
         ValueType::Hours => "hours such as \"Mon-Fri 09:00-17:00 Europe/Berlin\"".to_owned(),
         ValueType::Condition => "a condition such as \"dead_letters > 100\"".to_owned(),
         ValueType::MailAddress => "a mail address".to_owned(),
+        ValueType::MailAddressTemplate => "a mail address with values of the event".to_owned(),
         ValueType::MailServer => "a mail server such as smtp://mail.example.com".to_owned(),
         ValueType::Lint => "the code of a lint".to_owned(),
         ValueType::Any => "its settings".to_owned(),

@@ -17,11 +17,19 @@ pub static TARGET: Connector = Connector {
         key("from", ValueType::MailAddress, "With `smtp`, required: the sender's address."),
         key(
             "to",
-            ValueType::OneOrMany(&ValueType::Text),
+            ValueType::OneOrMany(&ValueType::MailAddressTemplate),
             "With `smtp`, required: the recipients, each a template such as `{{ data.email }}` that makes one address.",
         ),
-        key("cc", ValueType::OneOrMany(&ValueType::Text), "With `smtp`: further recipients, like `to`."),
-        key("reply_to", ValueType::Text, "With `smtp`: where answers go, a template that makes one address."),
+        key(
+            "cc",
+            ValueType::OneOrMany(&ValueType::MailAddressTemplate),
+            "With `smtp`: further recipients, like `to`.",
+        ),
+        key(
+            "reply_to",
+            ValueType::MailAddressTemplate,
+            "With `smtp`: where answers go, a template that makes one address.",
+        ),
         key("subject", ValueType::Text, "With `smtp`, required: the subject line, a template."),
         key("body", ValueType::Text, "With `smtp`, required: the text of the mail, a template."),
         key(
