@@ -91,14 +91,9 @@ fn a_notification_is_published_and_its_id_is_kept() {
     assert_eq!(call.header("authorization"), "Bearer tk_of_this_run");
     let id = delivery["webhook_id"].as_str().expect("an id");
     assert_eq!(call.header("tags"), format!("package,{id}"));
-    let shown = crate::run::redrive(&[
-        "deliveries",
-        delivery["id"].as_str().expect("an id"),
-        "--server",
-        &format!("http://{}", server.client.address),
-    ]);
-    assert!(shown.stdout.contains("notification hwQ2YpKdmg1"), "{}", shown.stdout);
-    drop(folder);
+    let url = format!("http://{}", server.client.address);
+    let shown = folder.run(&["show", delivery["id"].as_str().expect("an id"), "--server", &url]).printed();
+    assert!(shown.contains("accepted: notification hwQ2YpKdmg1"), "{shown}");
     server.stop().assert_calm();
 }
 
