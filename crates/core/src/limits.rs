@@ -146,6 +146,15 @@ pub const EMBEDDED_DEPTH_MAX: usize = 100;
 /// Lints compare each with every row.
 pub const SOURCES_MAX: usize = 200;
 
+/// Of one mail, `cc` included; servers take at least 100.
+pub const MAIL_RECIPIENTS_MAX: usize = 100;
+/// Of a rendered address; longer ones are invalid anyway.
+pub const MAIL_ADDRESS_BYTES_MAX: usize = 1_000;
+/// Of a rendered line: a subject or title, a tag, an address to open.
+pub const RENDERED_LINE_BYTES_MAX: usize = 8 * 1024;
+/// In the book, of one notification.
+pub const NTFY_TAGS_MAX: usize = 20;
+
 /// The rest is cut off.
 pub const NOTIFICATION_ID_BYTES_MAX: usize = 200;
 /// A longer key is stored as its hash.

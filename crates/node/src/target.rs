@@ -13,7 +13,9 @@ mod contract_test;
 pub(crate) mod exec;
 pub mod http;
 pub mod log;
+pub(crate) mod ntfy;
 pub mod registry;
+pub(crate) mod smtp;
 
 use std::sync::Arc;
 use std::time::Duration;

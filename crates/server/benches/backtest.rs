@@ -247,6 +247,7 @@ fn life(waiting: &PendingDelivery, book: &RuleBook) -> Vec<Settlement> {
             outcome: Some(&outcome),
             status: reply.as_answer().what.status(),
             response: "",
+            receipt: "",
             held: history.held(now),
         };
         let story = Some(Box::new(AttemptRecord::of(&facts, &decision)));

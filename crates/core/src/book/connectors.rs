@@ -14,9 +14,12 @@ pub mod folder;
 pub mod http;
 pub mod log;
 pub mod notify;
+pub mod ntfy;
 mod reader;
 pub mod schedule;
 pub mod secrets;
+pub mod smtp;
+mod templated;
 pub mod webhook;
 
 use std::any::Any;
@@ -111,7 +114,7 @@ pub struct Connector {
     pub dependency: Option<DependencyKind>,
     pub speech: CallProtocol,
     pub address: AddressUse,
-    /// Overrides the default timeout of its edge.
+    /// Overrides the built-in timeout of a call.
     pub timeout: Option<Duration>,
     /// For receivers.
     pub detail: NoticeDetail,
@@ -349,6 +352,8 @@ pub fn built_in() -> &'static Connectors {
             &http::TARGET,
             &exec::TARGET,
             &container::TARGET,
+            &smtp::TARGET,
+            &ntfy::TARGET,
             &log::TARGET,
             &webhook::SOURCE,
             &schedule::SOURCE,
@@ -401,7 +406,7 @@ services:
                 "2 not-built-in secret kind `key-vault` is not available in this version",
             ]
         );
-        assert_eq!(missing[0].help, "available target kinds: `container`, `exec`, `http`, `log`");
+        assert_eq!(missing[0].help, "available target kinds: `container`, `exec`, `http`, `log`, `ntfy`, `smtp`");
     }
 
     #[test]

@@ -163,6 +163,8 @@ pub enum ValueType {
     /// A map that is a JSON Schema.
     JsonSchema,
     MailAddress,
+    /// With values of the event.
+    MailAddressTemplate,
     MailServer,
     Lint,
     /// For connectors that are not in this build.

@@ -322,7 +322,9 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &ValueType) -> Result<(), Val
                 wrong("out-of-range", fault, "remove the port, or write one such as :8080")
             }
         }),
-        ValueType::Text if text.is_empty() => Err(wrong("wrong-type", "the text is empty", "")),
+        ValueType::Text | ValueType::MailAddressTemplate if text.is_empty() => {
+            Err(wrong("wrong-type", "the text is empty", ""))
+        }
         ValueType::EventPattern
         | ValueType::LetterName
         | ValueType::SourceTemplate
@@ -338,9 +340,12 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &ValueType) -> Result<(), Val
         | ValueType::MailAddress
         | ValueType::MailServer => check_expression(text, takes),
         // Lint codes and names are checked elsewhere; regular expressions where they are compiled, once.
-        ValueType::Text | ValueType::Lint | ValueType::Name(_) | ValueType::Reaction | ValueType::Pattern => {
-            Ok(())
-        }
+        ValueType::Text
+        | ValueType::MailAddressTemplate
+        | ValueType::Lint
+        | ValueType::Name(_)
+        | ValueType::Reaction
+        | ValueType::Pattern => Ok(()),
         ValueType::Any
         | ValueType::JsonSchema
         | ValueType::Object(_)
@@ -525,6 +530,7 @@ pub fn describe(takes: &ValueType) -> String {
         ValueType::EventCondition => "a condition in quotes such as \"data.total > 100\"".to_owned(),
         ValueType::JsonSchema => "a JSON Schema (a map)".to_owned(),
         ValueType::MailAddress => "a mail address".to_owned(),
+        ValueType::MailAddressTemplate => "a mail address with values of the event".to_owned(),
         ValueType::MailServer => "a mail server such as smtp://mail.example.com".to_owned(),
         ValueType::Lint => "the code of a lint".to_owned(),
         ValueType::Any => "its settings".to_owned(),

@@ -55,8 +55,8 @@ impl AnswerEvidence {
         };
         match &story.end {
             AttemptEnd::Held { .. } => None,
-            AttemptEnd::Delivered { status: None } => Some(answer(plain(ReplyKind::Taken))),
-            AttemptEnd::Delivered { status: Some(status) } => {
+            AttemptEnd::Delivered { status: None, .. } => Some(answer(plain(ReplyKind::Taken))),
+            AttemptEnd::Delivered { status: Some(status), .. } => {
                 let is_part = !(200..300).contains(status) && story.classified_at.is_none();
                 let seen = http(*status, "", headers_of(row));
                 Some(if is_part { Self::Taken } else { answer(plain(seen)) })
@@ -336,6 +336,7 @@ mod tests {
             outcome: Some(&outcome),
             status: reply.as_answer().what.status(),
             response,
+            receipt: "",
             held: Duration::ZERO,
         };
         (AttemptRecord::of(&facts, &decision), outcome)

@@ -122,7 +122,7 @@ fn delivered(waiting: &PendingDelivery) -> Arc<Settlement> {
         attempt: Attempt::FIRST,
         started_at,
         took_nanos: 1_000_000,
-        end: AttemptEnd::Delivered { status: Some(200) },
+        end: AttemptEnd::Delivered { status: Some(200), message: String::new() },
         book,
         verdict: RecordedVerdict::Delivered,
         classified_at: None,

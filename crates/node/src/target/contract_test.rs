@@ -26,7 +26,7 @@ use crate::secret::Secrets;
 use crate::tls::Roots;
 
 /// The target that stands like that in a book.
-fn made(target: &str) -> Arc<dyn Target> {
+pub(super) fn made(target: &str) -> Arc<dyn Target> {
     let book = book_of(&format!(
         "version: 1\nservices: {{ shop: {{ target: {target}, events: [orders.placed] }} }}\n"
     ));

@@ -50,8 +50,6 @@ enum Group {
 }
 
 const NO_SUCH_TARGET: &[(&str, &str)] = &[
-    ("ntfy", "services: { s: { target: { ntfy: \"https://n.test/t\" }, events: [a] } }"),
-    ("smtp", "services: { s: { target: { smtp: \"a@example.test\" }, events: [a] } }"),
     ("kafka", "services: { s: { target: { kafka: topic }, events: [a] } }"),
     ("redis-stream", "services: { s: { target: { redis-stream: stream }, events: [a] } }"),
     ("sqs", "services: { s: { target: { sqs: \"https://q.test/q\" }, events: [a] } }"),
@@ -72,6 +70,7 @@ const SECRETS: &str = "crates/node/src/secret/tests.rs";
 const SCHEDULES: &str = "crates/node/src/runtime/schedules/tests.rs";
 const ARCHIVIST: &str = "crates/node/src/archive/archivist/tests.rs";
 const AUTOMATIC: &str = "crates/server/tests/all/replay/automatic.rs";
+const SMTP: &str = "crates/node/src/target/smtp/behaviour_test.rs";
 const MAIL: &str = "crates/server/tests/all/alerts/mail.rs";
 
 #[rustfmt::skip]
@@ -118,8 +117,8 @@ const EVIDENCE: &[(&str, Evidence)] = &[
     ("a timeout: tls",                          Pair(Group::Targets)),
     ("a timeout: headers",                      Pair(Group::Targets)),
     ("a target: http",                          Pair(Group::Targets)),
-    ("a target: ntfy",                          NotBuiltIn("ntfy")),
-    ("a target: smtp",                          NotBuiltIn("smtp")),
+    ("a target: ntfy",                          Pair(Group::Targets)),
+    ("a target: smtp",                          Pair(Group::Targets)),
     ("a target: exec",                          Pair(Group::Targets)),
     ("a target: container",                     Test(CONTAINERS, "a_container_gets_the_event_and_its_end_is_read_back")),
     ("a target: kafka",                         NotBuiltIn("kafka")),
@@ -149,6 +148,19 @@ const EVIDENCE: &[(&str, Evidence)] = &[
     ("a target: read_only",                 Test(CONTAINERS, "each_key_of_a_container_reaches_its_runtime")),
     ("a target: mounts",                    Test(CONTAINERS, "each_key_of_a_container_reaches_its_runtime")),
     ("a target: network",                       Pair(Group::Targets)),
+    ("a target: from",                         Test(SMTP, "a_mail_has_what_the_templates_make")),
+    ("a target: to",                           Test(SMTP, "no_value_adds_a_header_or_a_recipient")),
+    ("a target: cc",                           Test(SMTP, "no_value_adds_a_header_or_a_recipient")),
+    ("a target: reply_to",                     Test(SMTP, "no_value_adds_a_header_or_a_recipient")),
+    ("a target: subject",                      Test(SMTP, "a_mail_has_what_the_templates_make")),
+    ("a target: body",                         Test(SMTP, "a_mail_has_what_the_templates_make")),
+    ("a target: html",                         Test(SMTP, "a_mail_has_what_the_templates_make")),
+    ("a target: title",                        Pair(Group::Targets)),
+    ("a target: message",                      Pair(Group::Targets)),
+    ("a target: priority",                     Pair(Group::Targets)),
+    ("a target: tags",                         Pair(Group::Targets)),
+    ("a target: click",                        Pair(Group::Targets)),
+    ("a target: once",                         Pair(Group::Targets)),
     ("a target: time_limit",                    Pair(Group::Targets)),
     ("a target: spawn_limit",                   Pair(Group::Targets)),
     ("a target: on_timeout",                    Test(EXEC, "what_runs_elsewhere_is_cancelled_when_time_is_over")),
