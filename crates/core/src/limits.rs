@@ -205,6 +205,15 @@ pub const TEMPLATE_OPERATORS_MAX: usize = 100;
 /// Nested `if` and `for` of a template.
 pub const TEMPLATE_BLOCKS_MAX: usize = 16;
 
+/// What templates add to the path and query of an address.
+pub const REQUEST_TARGET_BYTES_MAX: usize = 16 * 1024;
+/// A header's value.
+pub const REQUEST_HEADER_BYTES_MAX: usize = 8 * 1024;
+/// Of a response that `expect` examines.
+pub const EXPECTED_BODY_BYTES_MAX: usize = 256 * 1024;
+/// Texts in the path, query and body of a target.
+pub const REQUEST_TEMPLATES_MAX: usize = 500;
+
 /// The part of a failure's message that classification and fingerprints examine.
 pub const MESSAGE_BYTES_MAX: usize = 4 * 1024;
 

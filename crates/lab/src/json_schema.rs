@@ -151,6 +151,14 @@ fn scalar_schema(takes: &ValueType) -> Value {
         ValueType::SourceTemplate => {
             template(&["report.daily", "github.{header.x-github-event}.{data.action}"])
         }
+        ValueType::RequestTemplate => json!({ "type": ["string", "number", "boolean"] }),
+        ValueType::Cel => json!({ "type": "string", "examples": ["status == 200 && body.ok == true"] }),
+        ValueType::TemplateFields => {
+            json!({ "type": "object", "additionalProperties": { "type": ["string", "number", "boolean"] } })
+        }
+        ValueType::RequestBody => {
+            json!({ "type": ["string", "number", "boolean", "object", "array"] })
+        }
         ValueType::CopyKey => template(&["data.order", "{type}/{data.order}"]),
         ValueType::LetterName => {
             template(&["_{service}.deadletter[.{channel}]", "{queue}:dlq", "{queue}-dlq-{stage}"])

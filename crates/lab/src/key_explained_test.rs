@@ -299,6 +299,10 @@ fn sample(takes: &ValueType, which: Sample) -> Value {
         }
         ValueType::Url => pick(json!("http://one.test/x"), json!("https://two.test/x")),
         ValueType::EventPattern => pick(json!("a.b"), json!("c.d")),
+        ValueType::RequestTemplate => pick(json!("/one"), json!("/{{ data.two }}")),
+        ValueType::Cel => pick(json!("status == 200"), json!("body.ok == true")),
+        ValueType::TemplateFields => pick(json!({ "a": "1" }), json!({ "b[]": "{{ id }}" })),
+        ValueType::RequestBody => pick(json!("one"), json!({ "two": ["{{ id }}", 3] })),
         ValueType::CopyKey => pick(json!("data.one"), json!("{type}/{data.two}")),
         ValueType::LetterName => pick(json!("_{service}.one"), json!("_{service}.two")),
         ValueType::Bool => pick(json!(false), json!(true)),

@@ -40,6 +40,8 @@ pub(crate) const WEBHOOK: Driver = Driver {
         let options = HttpOptions {
             shape: RequestShape::default(),
             auth: None,
+            secret_path: None,
+            expect: None,
             signing: site.signing(secret.as_ref())?,
             permits: PERMITS,
             network: *network,

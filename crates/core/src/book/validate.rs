@@ -89,6 +89,18 @@ impl Validator<'_> {
             },
             ValueType::Any => {}
             ValueType::JsonSchema => self.json_schema(node),
+            ValueType::TemplateFields => match &node.value {
+                YamlValue::Map(entries) => {
+                    for (_, value) in entries {
+                        self.value(value, &ValueType::RequestTemplate, value.span);
+                    }
+                }
+                _ => self.wrong_shape(node, &describe(takes)),
+            },
+            ValueType::RequestBody => match &node.value {
+                YamlValue::Null | YamlValue::Refused => self.wrong_shape(node, &describe(takes)),
+                YamlValue::Scalar { .. } | YamlValue::Map(_) | YamlValue::List(_) => {}
+            },
             ValueType::ShortOrLong(short, object) => match &node.value {
                 YamlValue::Map(_) => self.object(node, object, place),
                 _ => self.value(node, short, place),
@@ -339,15 +351,20 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &ValueType) -> Result<(), Val
         | ValueType::EventCondition
         | ValueType::MailAddress
         | ValueType::MailServer => check_expression(text, takes),
-        // Lint codes and names are checked elsewhere; regular expressions where they are compiled, once.
+        // Templates, conditions and regular expressions are checked where they are compiled, once; lint codes and names
+        // elsewhere.
         ValueType::Text
+        | ValueType::RequestTemplate
         | ValueType::MailAddressTemplate
+        | ValueType::Cel
         | ValueType::Lint
         | ValueType::Name(_)
         | ValueType::Reaction
         | ValueType::Pattern => Ok(()),
         ValueType::Any
         | ValueType::JsonSchema
+        | ValueType::TemplateFields
+        | ValueType::RequestBody
         | ValueType::Object(_)
         | ValueType::MapOf(_)
         | ValueType::ByFailure(_)
@@ -511,6 +528,10 @@ pub fn describe(takes: &ValueType) -> String {
         ValueType::CopyKey => {
             "a field such as data.order, or a template in quotes such as \"{type}/{data.order}\"".to_owned()
         }
+        ValueType::RequestTemplate => "a text, with values such as \"{{ data.id }}\" in quotes".to_owned(),
+        ValueType::Cel => "a condition such as \"status == 200\"".to_owned(),
+        ValueType::TemplateFields => "names, each with a text".to_owned(),
+        ValueType::RequestBody => "a text, a map or a list".to_owned(),
         ValueType::LetterName => "a name in quotes such as \"_{service}.deadletter\"".to_owned(),
         ValueType::Bool => "true or false".to_owned(),
         ValueType::Count { .. } => "a whole number".to_owned(),

@@ -213,7 +213,9 @@ impl Engine {
     ) -> Settlement {
         let AttemptContext { row, rule, book, started_at } = *tried;
         let (status, response, receipt) = match &reply.seen {
-            ReplyKind::Http { status, body, .. } => (Some(*status), body.as_str(), ""),
+            ReplyKind::Http { status, body, .. } | ReplyKind::Unexpected { status, body, .. } => {
+                (Some(*status), body.as_str(), "")
+            }
             ReplyKind::Taken => (None, "", beginning(&reply.message)),
             ReplyKind::Transport(_)
             | ReplyKind::Process(_)

@@ -106,6 +106,7 @@ fn usual_meaning(answer: &TargetAnswer<'_>, timeout_category: Category) -> Defau
         }
         AnswerKind::Http { status: 403, .. } if asks_to_wait(answer) => const { known(codes::RATE_LIMITED) },
         AnswerKind::Http { status, .. } => of_status(*status),
+        AnswerKind::Unexpected { .. } => const { known(codes::UNEXPECTED_RESPONSE) },
         AnswerKind::Transport(error) => of_transport(*error),
         AnswerKind::Process(exit) => of_process(*exit),
         AnswerKind::Broker(error) => of_broker(*error),
@@ -285,6 +286,7 @@ const KNOWN: [KnownCode; 55] = [
     KnownCode::new(codes::ADDRESS_REFUSED,        CodeMeaning::Is(Category::Fatal)),
     KnownCode::new(codes::SERVER_ERROR,           CodeMeaning::Is(Category::Unknown)),
     KnownCode::new(codes::UNEXPECTED_STATUS,      CodeMeaning::Is(Category::Unknown)),
+    KnownCode::new(codes::UNEXPECTED_RESPONSE,    CodeMeaning::Is(Category::Unknown)),
     KnownCode::new(codes::PROTOCOL_ERROR,         CodeMeaning::Is(Category::Unknown)),
     KnownCode::new(codes::PROCESS_CRASHED,        CodeMeaning::Is(Category::Unknown)),
     KnownCode::new(codes::PROCESS_KILLED,         CodeMeaning::Is(Category::Unknown)),
@@ -324,6 +326,7 @@ fn connection(what: &AnswerKind<'_>) -> ConnectionStatus {
             | BrokerError::Other,
         )
         | AnswerKind::Http { .. }
+        | AnswerKind::Unexpected { .. }
         | AnswerKind::Process(_)
         | AnswerKind::Taken
         | AnswerKind::Malformed(_)

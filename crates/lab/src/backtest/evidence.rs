@@ -75,7 +75,18 @@ impl AnswerEvidence {
                         if row.is_none_or(|row| row.code.is_none() || row.when.code.is_some()) {
                             headers.push((reported::HEADER.to_owned(), usual_code.to_string()));
                         }
-                        Some(http(*status, response, headers))
+                        // Only a row that names the status can make a success a failure.
+                        let is_success = (200..300).contains(status);
+                        let is_unexpected = is_success && row.is_none_or(|row| row.when.statuses.is_empty());
+                        Some(if is_unexpected {
+                            ReplyKind::Unexpected {
+                                status: *status,
+                                headers: HeaderPairs(headers),
+                                body: response.clone(),
+                            }
+                        } else {
+                            http(*status, response, headers)
+                        })
                     }
                     None => seen_by_code(usual_code.as_str(), message),
                 };

@@ -11,6 +11,7 @@ mod answer;
 mod auth;
 mod batch;
 mod connect;
+mod expected;
 mod failure;
 pub(crate) mod fetch;
 mod guard;
@@ -18,8 +19,10 @@ mod limits;
 mod line;
 mod other_host;
 mod pool;
+pub mod preview;
 mod request;
 mod resolve;
+mod secret_path;
 mod sign;
 mod wire;
 
@@ -31,10 +34,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
+use redrive_core::book::cel::CelExpression;
 use redrive_core::book::connectors::{self, http::HttpSettings};
 use redrive_core::book::model::Network;
 use redrive_core::engine::{Ending, TargetCall};
-use redrive_core::policy::answer::{CallPart, ReplyKind, TargetReply};
+use redrive_core::policy::answer::{CallPart, MalformedEvent, ReplyKind, TargetReply};
 use redrive_core::time::Timestamp;
 use tokio::time::Instant;
 
@@ -51,8 +55,9 @@ pub use self::address::InvalidTargetAddress;
 pub use self::auth::Auth;
 pub(crate) use self::other_host::{HostLimits, OtherHost};
 pub use self::pool::Pool;
-pub use self::request::RequestShape;
+pub use self::request::{NoRequest, RequestShape};
 pub(super) use self::request::{place_in_trace, structured, trace_state};
+pub use self::secret_path::SecretPath;
 pub use self::sign::{InvalidSecret, Signing};
 pub(crate) use self::sign::{check as check_secret, key as standard_key};
 pub(crate) use self::wire::{Wire, WireOptions};
@@ -62,6 +67,8 @@ pub struct HttpTarget {
     wire: Wire,
     shape: RequestShape,
     auth: Option<Auth>,
+    secret_path: Option<SecretPath>,
+    expect: Option<CelExpression>,
     signing: Option<Signing>,
     /// The machine's clock, like the receiver's; the node's own is not affected when that is set.
     now: fn() -> Timestamp,
@@ -70,6 +77,8 @@ pub struct HttpTarget {
 pub struct HttpOptions {
     pub shape: RequestShape,
     pub auth: Option<Auth>,
+    pub secret_path: Option<SecretPath>,
+    pub expect: Option<CelExpression>,
     pub signing: Option<Signing>,
     /// Concurrent calls of the dependency, and so connections kept.
     pub permits: u32,
@@ -82,10 +91,13 @@ pub struct HttpOptions {
 pub(crate) const DRIVER: Driver = Driver {
     connector: &connectors::http::TARGET,
     make: Make::Target(|endpoint, site| {
-        let HttpSettings { address, form, secret, method, headers, auth, network } = settings(endpoint);
+        let HttpSettings { address, form, secret, method, request, secret_path, expect, auth, network } =
+            settings(endpoint);
         let options = HttpOptions {
-            shape: RequestShape::new(*form, *method, headers),
+            shape: RequestShape::new(*form, *method, request),
             auth: auth.as_ref().map(|auth| Auth::new(auth, site.secrets)),
+            expect: expect.clone(),
+            secret_path: secret_path.as_ref().map(|name| SecretPath::new(site.secrets, name)),
             signing: site.signing(secret.as_ref())?,
             permits: site.permits,
             network: *network,
@@ -98,9 +110,9 @@ pub(crate) const DRIVER: Driver = Driver {
 impl HttpTarget {
     /// Shares its connections with all targets of the pool.
     pub fn new(address: &str, options: HttpOptions, pool: Arc<Pool>) -> Result<Self, InvalidTargetAddress> {
-        let HttpOptions { shape, auth, signing, permits, network, place } = options;
+        let HttpOptions { shape, auth, secret_path, expect, signing, permits, network, place } = options;
         let wire = Wire::new(address, WireOptions { permits, network, place }, pool)?;
-        Ok(Self { wire, shape, auth, signing, now: wall_clock })
+        Ok(Self { wire, shape, auth, secret_path, expect, signing, now: wall_clock })
     }
 
     #[cfg(test)]
@@ -115,18 +127,35 @@ impl HttpTarget {
             Err(unsigned) => return Ok(Ending::Reply(not_made(&unsigned))),
         };
         let (sampler, now) = (self.wire.sampler(), (self.now)());
-        let made = request::make(&self.wire.address, &self.shape, signer.as_deref(), call, sampler, now);
+        let (address, deliveries) = (&self.wire.address, &call.deliveries);
+        let made = request::make(address, &self.shape, signer.as_deref(), deliveries, sampler, now);
         let mut request = match made {
-            Ok(request) => request,
-            Err(misfit) => return Ok(Ending::Reply(internal(misfit.to_string()))),
+            Ok(request) => request.map(Full::new),
+            Err(none) => return Ok(Ending::Reply(no_request(&none))),
         };
-        let Some(auth) = &self.auth else { return self.send(request, call, &limits).await };
+        let Some(secret_path) = &self.secret_path else {
+            return self.authorized(request, call, &limits).await;
+        };
+        let secret = match secret_path.append(&mut request, limits.whole).await {
+            Ok(secret) => secret,
+            Err(reply) => return Ok(Ending::Reply(reply)),
+        };
+        Ok(secret_path.hidden_in(self.authorized(request, call, &limits).await?, &secret))
+    }
+
+    async fn authorized(
+        &self,
+        mut request: Request<Full<Bytes>>,
+        call: &TargetCall,
+        limits: &CallLimits,
+    ) -> Result<Ending, CallFailure> {
+        let Some(auth) = &self.auth else { return self.send(request, call, limits).await };
         let (name, value) = match auth.header(limits.whole).await {
             Ok(header) => header,
             Err(reply) => return Ok(Ending::Reply(reply)),
         };
         request.headers_mut().insert(name, value.clone());
-        Ok(auth.hidden_in(self.send(request, call, &limits).await?, &value))
+        Ok(auth.hidden_in(self.send(request, call, limits).await?, &value))
     }
 
     async fn send(
@@ -146,6 +175,13 @@ impl HttpTarget {
         } else {
             BodyLimits::usual(limits.whole_at)
         };
+        if let Some(expect) = self.expect.as_ref().filter(|_| head.status.is_success()) {
+            let (reply, is_whole) = expected::examined(expect, &head, body, limits.whole_at).await;
+            if is_whole {
+                self.wire.keep(sender).await;
+            }
+            return Ok(Ending::Reply(reply));
+        }
         let body = answer::read(body, wanted).await;
         if matches!(body.end, BodyEnd::Whole) {
             self.wire.keep(sender).await;
@@ -207,8 +243,13 @@ fn not_made(unsigned: &Unsigned) -> TargetReply {
     TargetReply::new(ReplyKind::SecretUnavailable, unsigned.to_string())
 }
 
-fn internal(message: String) -> TargetReply {
-    TargetReply::new(ReplyKind::Internal, message)
+fn no_request(none: &NoRequest) -> TargetReply {
+    let seen = match none {
+        NoRequest::Form { .. } | NoRequest::Filled(_) => ReplyKind::Internal,
+        // The same event would never fit.
+        NoRequest::Event(_) => ReplyKind::Malformed(MalformedEvent::ViolatesSchema),
+    };
+    TargetReply::new(seen, none.to_string())
 }
 
 #[cfg(test)]

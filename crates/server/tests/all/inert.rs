@@ -321,6 +321,7 @@ fn start(book: &str) -> (Folder, Server) {
     let folder = Folder::with("redrive.yaml", book);
     folder.write("secret", "first\n");
     folder.write("other", "second\n");
+    folder.write("path", "/more\n");
     fs::create_dir(folder.path("sub")).expect("a folder");
     let mut command = serve(&folder, &["--rules", "redrive.yaml"]);
     command.env("REDRIVE_TEST_OWN", "1");

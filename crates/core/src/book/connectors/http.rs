@@ -1,12 +1,16 @@
 //! The `http` target: sends events to an address.
 
+pub mod expect;
 mod headers;
+pub mod request;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use self::request::RequestTemplates;
 
 use super::reader::NETWORK;
 use super::{BatchLimit, CallProtocol, Connector, ConnectorSettings, Edge, Profile, SettingsReader};
+use crate::book::cel::CelExpression;
 use crate::book::model::Network;
 use crate::book::schema::{KeySchema, NameKind, ObjectSchema, OneOf, ValueType, key, required};
 use crate::book::yaml::YamlNode;
@@ -33,13 +37,43 @@ pub static TARGET: Connector = Connector {
         ),
         key(
             "method",
-            ValueType::Word(&["POST", "PUT", "PATCH", "DELETE"]),
-            "With `http`: the method of the request (default POST).",
+            ValueType::Word(&["POST", "PUT", "PATCH", "DELETE", "GET"]),
+            "With `http`: the method of the request (default POST). GET sends no body.",
+        ),
+        key(
+            "path",
+            ValueType::RequestTemplate,
+            "With `http`: appended to the path of the address; a template of the event.",
+        ),
+        key(
+            "secret_path",
+            ValueType::Name(NameKind::Secret),
+            "With `http`: a secret appended to the path of the address, for webhooks whose address is the credential.",
+        ),
+        key(
+            "query",
+            ValueType::TemplateFields,
+            "With `http`: parameters appended to the address; values are templates of the event.",
         ),
         key(
             "headers",
-            ValueType::MapOf(&ValueType::Text),
-            "With `http`: further headers of every call. Credentials go into `auth`.",
+            ValueType::MapOf(&ValueType::RequestTemplate),
+            "With `http`: further headers; values are templates of the event. Credentials go into `auth`.",
+        ),
+        key(
+            "body",
+            ValueType::RequestBody,
+            "With `http`: the body in place of the event: a text, or a map or list sent as JSON; texts in it are templates of the event.",
+        ),
+        key(
+            "form",
+            ValueType::TemplateFields,
+            "With `http`: the body in place of the event, as a form; values are templates of the event.",
+        ),
+        key(
+            "expect",
+            ValueType::Cel,
+            "With `http`: a condition in CEL on `status`, `headers` and `body`; a response of 2xx that does not meet it is a failure.",
         ),
         key("auth", ValueType::Object(&AUTH), "With `http`: how calls authenticate."),
         KeySchema {
@@ -89,8 +123,11 @@ pub struct HttpSettings {
     pub form: HttpFormat,
     pub secret: Option<String>,
     pub method: HttpMethod,
-    /// Names in lower case; names and values fit into a header.
-    pub headers: BTreeMap<String, String>,
+    pub request: RequestTemplates,
+    /// The secret that is appended to the address.
+    pub secret_path: Option<String>,
+    /// What a response of 2xx must meet to be a success.
+    pub expect: Option<CelExpression>,
     pub auth: Option<HttpAuth>,
     pub network: Network,
 }
@@ -102,6 +139,7 @@ pub enum HttpMethod {
     Put,
     Patch,
     Delete,
+    Get,
 }
 
 /// Secrets by their names in the book.
@@ -158,6 +196,7 @@ fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Pr
         Some("PUT") => HttpMethod::Put,
         Some("PATCH") => HttpMethod::Patch,
         Some("DELETE") => HttpMethod::Delete,
+        Some("GET") => HttpMethod::Get,
         _ => HttpMethod::Post,
     };
     let auth = from.node("auth").and_then(|node| auth(node, from));
@@ -165,9 +204,16 @@ fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Pr
         let message = "credentials are in the address and in `auth`";
         from.error("auth", "conflicting-keys", message, "remove them from the address");
     }
-    let headers = headers::read(form, auth.as_ref(), from);
+    let mut request = request::read(form, method, from);
+    request.headers = headers::read(form, auth.as_ref(), from);
     let (secret, network) = (from.text("secret"), from.network());
-    let secrets = secret.iter().cloned().chain(auth.iter().map(|auth| auth.secret().to_owned())).collect();
+    let expect = expect::read(form, from);
+    let secret_path = from.text("secret_path");
+    if secret_path.is_some() {
+        from.exclude(&["path"], "`secret_path` sets the path");
+    }
+    let secrets = secret.iter().chain(&secret_path).cloned();
+    let secrets = secrets.chain(auth.iter().map(|auth| auth.secret().to_owned())).collect();
     let profile = Profile {
         shown: hide_passwords(&address).into_owned(),
         addresses: vec![address.clone()],
@@ -177,7 +223,10 @@ fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Pr
         batch: (form == HttpFormat::Batch).then_some(batch),
         run: None,
     };
-    Some((Arc::new(HttpSettings { address, form, secret, method, headers, auth, network }), profile))
+    Some((
+        Arc::new(HttpSettings { address, form, secret, method, request, secret_path, expect, auth, network }),
+        profile,
+    ))
 }
 
 fn auth(node: &YamlNode, from: &mut SettingsReader<'_>) -> Option<HttpAuth> {

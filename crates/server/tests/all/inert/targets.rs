@@ -59,6 +59,12 @@ const PAIRS: &[Pair] = &[
     pair("a target: format", [r#"target: { http: "http://@/%" }"#, r#"target: { http: "http://@/%", format: structured }"#]),
     pair("a target: secret", [r#"target: { http: "http://@/%" }"#, r#"target: { http: "http://@/%", secret: first }"#]),
     pair("a target: method", [r#"target: { http: "http://@/%" }"#, r#"target: { http: "http://@/%", method: PUT }"#]),
+    pair("a target: path", [r#"target: { http: "http://@/%" }"#, r#"target: { http: "http://@/%", path: "/{{ type }}" }"#]),
+    pair("a target: secret_path", [r#"target: { http: "http://@/%" }"#, r#"target: { http: "http://@/%", secret_path: path }"#]),
+    pair("a target: query", [r#"target: { http: "http://@/%" }"#, r#"target: { http: "http://@/%", query: { a: b } }"#]),
+    pair("a target: body", [r#"target: { http: "http://@/%" }"#, r#"target: { http: "http://@/%", body: "{{ id }}" }"#]),
+    pair("a target: form", [r#"target: { http: "http://@/%" }"#, r#"target: { http: "http://@/%", form: { a: "{{ id }}" } }"#]),
+    pair("a target: expect", [r#"target: { http: "http://@/%" }"#, r#"target: { http: "http://@/%", expect: "body == 'ok'" }"#]),
     pair("a target: headers", [r#"target: { http: "http://@/%" }"#, r#"target: { http: "http://@/%", headers: { x-tenant: acme } }"#]),
     pair("a target: auth", [r#"target: { http: "http://@/%" }"#, r#"target: { http: "http://@/%", auth: { bearer: first } }"#]),
     pair("an authentication: bearer", [r#"target: { http: "http://@/%", auth: { bearer: first } }"#, r#"target: { http: "http://@/%", auth: { bearer: second } }"#]),
@@ -126,7 +132,7 @@ fn keys_of_services_and_targets_change_what_happens() {
     }
     let (folder, server) = start(&format!(
         "version: 1
-secrets: {{ first: {{ file: secret }}, second: {{ file: other }} }}
+secrets: {{ first: {{ file: secret }}, second: {{ file: other }}, path: {{ file: path }} }}
 defaults: {{ retry: none, breaker: none, on_failure: {{ unknown: dead-letter }} }}
 services:
 {services}"
@@ -209,7 +215,10 @@ impl Stage<'_> {
         let ends: Vec<_> = ends.collect();
         let path = format!("/{service}");
         let mut calls = self.calls(
-            |call| call.path == path || call.path.starts_with(&format!("{path}/")),
+            |call| {
+                let called = call.path.split('?').next().unwrap_or_default();
+                called == path || called.starts_with(&format!("{path}/"))
+            },
             |call| {
                 let events = serde_json::from_slice::<Vec<Value>>(&call.body).map_or(0, |list| list.len());
                 let is_signed = call.headers.contains_key("webhook-signature");
