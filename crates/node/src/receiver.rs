@@ -9,7 +9,7 @@ mod email;
 mod notice_test;
 mod ntfy;
 mod slack;
-mod text;
+pub(crate) mod text;
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -11,6 +11,9 @@
 #[cfg(feature = "events")]
 mod language;
 
+#[cfg(feature = "events")]
+pub use ::cel::common::ast;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -30,8 +33,12 @@ pub enum InvalidCel {
     TooLong,
     #[error("the condition is too deeply nested or too long")]
     TooComplex,
-    #[error("{reason}")]
-    Syntax { reason: String },
+    #[error("invalid condition at character {}: {reason}", at + 1)]
+    Syntax {
+        /// In characters, from 0.
+        at: usize,
+        reason: String,
+    },
     #[error("unknown value `{name}`: there are {known}")]
     UnknownValue { name: String, known: String },
     #[error("unknown function `{name}`")]
@@ -153,6 +160,15 @@ impl CelExpression {
         let _ = values.bytes;
         Err(CelError::NotInBuild)
     }
+}
+
+/// The syntax tree of an expression within the bounds of conditions, whatever it names.
+#[cfg(feature = "events")]
+pub fn tree(text: &str) -> Result<ast::IdedExpr, InvalidCel> {
+    if text.len() > limits::CONDITION_BYTES_MAX {
+        return Err(InvalidCel::TooLong);
+    }
+    language::program(text).map(|program| program.expression().clone())
 }
 
 impl PartialEq for CelExpression {

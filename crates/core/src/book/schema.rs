@@ -166,7 +166,13 @@ pub enum ValueType {
     Hours,
     /// `METRIC OP VALUE [over D] [for D] [by WHAT]`.
     Condition,
+    /// A condition on an event, in CEL.
+    EventCondition,
+    /// A map that is a JSON Schema.
+    JsonSchema,
     MailAddress,
+    /// With values of the event.
+    MailAddressTemplate,
     MailServer,
     Lint,
     /// For connectors that are not in this build.

@@ -46,6 +46,8 @@ pub enum TemplatePlace {
     Text,
     /// A value is one segment of a path, or a part of one.
     Path,
+    /// A value is text or part of an attribute in quotes.
+    Html,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::address::{AddressFault, check_address};
 use super::connectors::Connectors;
 use super::connectors::email::Smtp;
+use super::event_condition;
+use super::event_schema::EventSchema;
 use super::expression::{Condition, Hours, is_zone};
 use super::pattern::EventPattern;
 use super::problem::{BookSpan, Problems, suggest};
@@ -86,6 +88,7 @@ impl Validator<'_> {
                 _ => self.value(node, item, place),
             },
             ValueType::Any => {}
+            ValueType::JsonSchema => self.json_schema(node),
             ValueType::TemplateFields => match &node.value {
                 YamlValue::Map(entries) => {
                     for (_, value) in entries {
@@ -196,6 +199,17 @@ impl Validator<'_> {
                 self.problems.error("bad-name", key.span, error.to_string(), "choose another name");
             }
             self.value(node, value, key.span);
+        }
+    }
+
+    fn json_schema(&mut self, node: &YamlNode) {
+        let YamlValue::Map(_) = node.value else {
+            return self.wrong_shape(node, &describe(&ValueType::JsonSchema));
+        };
+        let Some(json) = node.to_json() else { return };
+        if let Err(error) = EventSchema::parse(json) {
+            let help = "such as { type: object, required: [total], properties: { total: { type: number } } }";
+            self.problems.error("bad-schema", node.span, error.to_string(), help);
         }
     }
 
@@ -320,7 +334,9 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &ValueType) -> Result<(), Val
                 wrong("out-of-range", fault, "remove the port, or write one such as :8080")
             }
         }),
-        ValueType::Text if text.is_empty() => Err(wrong("wrong-type", "the text is empty", "")),
+        ValueType::Text | ValueType::MailAddressTemplate if text.is_empty() => {
+            Err(wrong("wrong-type", "the text is empty", ""))
+        }
         ValueType::EventPattern
         | ValueType::LetterName
         | ValueType::SourceTemplate
@@ -332,18 +348,21 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &ValueType) -> Result<(), Val
         | ValueType::Zone
         | ValueType::Hours
         | ValueType::Condition
+        | ValueType::EventCondition
         | ValueType::MailAddress
         | ValueType::MailServer => check_expression(text, takes),
         // Templates, conditions and regular expressions are checked where they are compiled, once; lint codes and names
         // elsewhere.
         ValueType::Text
         | ValueType::RequestTemplate
+        | ValueType::MailAddressTemplate
         | ValueType::Cel
         | ValueType::Lint
         | ValueType::Name(_)
         | ValueType::Reaction
         | ValueType::Pattern => Ok(()),
         ValueType::Any
+        | ValueType::JsonSchema
         | ValueType::TemplateFields
         | ValueType::RequestBody
         | ValueType::Object(_)
@@ -409,6 +428,11 @@ fn check_expression(text: &str, takes: &ValueType) -> Result<(), ValueFault> {
             code: "bad-condition",
             message: e.to_string(),
             help: e.help(),
+        }),
+        ValueType::EventCondition => event_condition::parse(text).map(drop).map_err(|error| ValueFault {
+            code: "bad-where",
+            message: error.to_string(),
+            help: error.help().to_owned(),
         }),
         ValueType::MailAddress if is_mail_address(text) => Ok(()),
         ValueType::MailAddress => Err(wrong(
@@ -524,7 +548,10 @@ pub fn describe(takes: &ValueType) -> String {
         ValueType::Zone => "a time zone such as Europe/Berlin".to_owned(),
         ValueType::Hours => "hours such as \"Mon-Fri 09:00-17:00 Europe/Berlin\"".to_owned(),
         ValueType::Condition => "a condition such as \"dead_letters > 100\"".to_owned(),
+        ValueType::EventCondition => "a condition in quotes such as \"data.total > 100\"".to_owned(),
+        ValueType::JsonSchema => "a JSON Schema (a map)".to_owned(),
         ValueType::MailAddress => "a mail address".to_owned(),
+        ValueType::MailAddressTemplate => "a mail address with values of the event".to_owned(),
         ValueType::MailServer => "a mail server such as smtp://mail.example.com".to_owned(),
         ValueType::Lint => "the code of a lint".to_owned(),
         ValueType::Any => "its settings".to_owned(),

@@ -113,6 +113,8 @@ pub enum Exit {
     OutOfMemory,
     ReportedError,
     SpawnFailed,
+    /// The runtime that starts containers does not answer.
+    RuntimeUnavailable,
     TimeLimit,
 }
 

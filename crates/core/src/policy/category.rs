@@ -153,6 +153,7 @@ pub mod codes {
     pub const OUT_OF_MEMORY: &str = "OUT_OF_MEMORY";
     pub const PROCESS_ERROR: &str = "PROCESS_ERROR";
     pub const SPAWN_FAILED: &str = "SPAWN_FAILED";
+    pub const RUNTIME_UNAVAILABLE: &str = "RUNTIME_UNAVAILABLE";
     pub const TIME_LIMIT_EXCEEDED: &str = "TIME_LIMIT_EXCEEDED";
 
     pub const LEADER_ELECTION: &str = "LEADER_ELECTION";

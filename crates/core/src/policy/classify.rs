@@ -180,6 +180,7 @@ const fn of_process(exit: Exit) -> KnownCode {
         Exit::OutOfMemory => const { known(codes::OUT_OF_MEMORY) },
         Exit::ReportedError => const { known(codes::PROCESS_ERROR) },
         Exit::SpawnFailed => const { known(codes::SPAWN_FAILED) },
+        Exit::RuntimeUnavailable => const { known(codes::RUNTIME_UNAVAILABLE) },
         // A timeout is permanent unless the rule says otherwise, which its resolution decides.
         Exit::TimeLimit => const { known(codes::TIME_LIMIT_EXCEEDED) },
     }
@@ -255,6 +256,7 @@ const KNOWN: [KnownCode; 55] = [
     KnownCode::new(codes::LEADER_ELECTION,        CodeMeaning::Is(Category::Transient)),
     KnownCode::new(codes::BROKER_UNAVAILABLE,     CodeMeaning::Is(Category::Transient)),
     KnownCode::new(codes::STORE_THROTTLED,        CodeMeaning::Is(Category::Transient)),
+    KnownCode::new(codes::RUNTIME_UNAVAILABLE,    CodeMeaning::Is(Category::Transient)),
     KnownCode::new(codes::SECRET_UNAVAILABLE,     CodeMeaning::Is(Category::Transient)),
     KnownCode::new(codes::RATE_LIMITED,           CodeMeaning::Is(Category::RateLimited)),
     KnownCode::new(codes::QUOTA_EXCEEDED,         CodeMeaning::Is(Category::RateLimited)),

@@ -55,8 +55,8 @@ impl AnswerEvidence {
         };
         match &story.end {
             AttemptEnd::Held { .. } => None,
-            AttemptEnd::Delivered { status: None } => Some(answer(plain(ReplyKind::Taken))),
-            AttemptEnd::Delivered { status: Some(status) } => {
+            AttemptEnd::Delivered { status: None, .. } => Some(answer(plain(ReplyKind::Taken))),
+            AttemptEnd::Delivered { status: Some(status), .. } => {
                 let is_part = !(200..300).contains(status) && story.classified_at.is_none();
                 let seen = http(*status, "", headers_of(row));
                 Some(if is_part { Self::Taken } else { answer(plain(seen)) })
@@ -272,6 +272,7 @@ fn seen_by_code(code: &str, message: &str) -> Option<ReplyKind> {
         codes::OUT_OF_MEMORY => ReplyKind::Process(Exit::OutOfMemory),
         codes::PROCESS_ERROR => ReplyKind::Process(Exit::ReportedError),
         codes::SPAWN_FAILED => ReplyKind::Process(Exit::SpawnFailed),
+        codes::RUNTIME_UNAVAILABLE => ReplyKind::Process(Exit::RuntimeUnavailable),
         codes::TIME_LIMIT_EXCEEDED => ReplyKind::Process(Exit::TimeLimit),
         codes::LEADER_ELECTION => ReplyKind::Broker(BrokerError::LeaderElection),
         codes::BROKER_UNAVAILABLE => ReplyKind::Broker(BrokerError::Unavailable),
@@ -346,6 +347,7 @@ mod tests {
             outcome: Some(&outcome),
             status: reply.as_answer().what.status(),
             response,
+            receipt: "",
             held: Duration::ZERO,
         };
         (AttemptRecord::of(&facts, &decision), outcome)
@@ -399,6 +401,7 @@ mod tests {
             ReplyKind::Process(Exit::OutOfMemory),
             ReplyKind::Process(Exit::ReportedError),
             ReplyKind::Process(Exit::SpawnFailed),
+            ReplyKind::Process(Exit::RuntimeUnavailable),
             ReplyKind::Process(Exit::TimeLimit),
             ReplyKind::Broker(BrokerError::LeaderElection),
             ReplyKind::Broker(BrokerError::Unavailable),

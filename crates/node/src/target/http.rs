@@ -53,7 +53,7 @@ use redrive::http::answer::reply;
 
 pub use self::address::InvalidTargetAddress;
 pub use self::auth::Auth;
-pub(crate) use self::other_host::OtherHost;
+pub(crate) use self::other_host::{HostLimits, OtherHost};
 pub use self::pool::Pool;
 pub use self::request::{NoRequest, RequestShape};
 pub(super) use self::request::{place_in_trace, structured, trace_state};

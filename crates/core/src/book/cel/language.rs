@@ -33,12 +33,7 @@ pub(super) struct CompiledCel {
 
 impl CompiledCel {
     pub(super) fn parse(text: &str, names: &[&str]) -> Result<Self, InvalidCel> {
-        if operators_in(text) > limits::CONDITION_OPERATORS_MAX
-            || nesting(text) > limits::CONDITION_NESTING_MAX
-        {
-            return Err(InvalidCel::TooComplex);
-        }
-        let program = Program::compile(text).map_err(|errors| syntax(&errors))?;
+        let program = program(text)?;
         let mut walk = Walk { names, own: Vec::new(), fields: BTreeSet::new() };
         walk.visit(program.expression())?;
         let fields = walk.fields.into_iter().collect();
@@ -68,6 +63,13 @@ impl CompiledCel {
             Err(other) => Err(CelError::Types { reason: kind_of(&other).to_owned() }),
         }
     }
+}
+
+pub(super) fn program(text: &str) -> Result<Program, InvalidCel> {
+    if operators_in(text) > limits::CONDITION_OPERATORS_MAX || nesting(text) > limits::CONDITION_NESTING_MAX {
+        return Err(InvalidCel::TooComplex);
+    }
+    Program::compile(text).map_err(|errors| syntax(text, &errors))
 }
 
 /// The error's own text may contain values of the event.
@@ -105,15 +107,15 @@ impl VariableResolver for Lookup<'_> {
     }
 }
 
-fn syntax(errors: &cel::parser::ParseErrors) -> InvalidCel {
-    let reason = errors.errors.first().map_or_else(
-        || "invalid condition".to_owned(),
-        |error| {
-            let message = error.msg.split(" expecting ").next().unwrap_or_default();
-            format!("invalid condition at character {}: {message}", error.pos.1)
-        },
-    );
-    InvalidCel::Syntax { reason }
+fn syntax(text: &str, errors: &cel::parser::ParseErrors) -> InvalidCel {
+    let Some(error) = errors.errors.first() else {
+        return InvalidCel::Syntax { at: 0, reason: "no expression".to_owned() };
+    };
+    let line = usize::try_from(error.pos.0).unwrap_or(1).saturating_sub(1);
+    let before: usize = text.split_inclusive('\n').take(line).map(|line| line.chars().count()).sum();
+    let column = usize::try_from(error.pos.1).unwrap_or(1).saturating_sub(1);
+    let reason = error.msg.split(" expecting ").next().unwrap_or_default().to_owned();
+    InvalidCel::Syntax { at: before + column, reason }
 }
 
 /// Everything that could nest, in quotes or not.

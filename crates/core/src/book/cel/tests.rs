@@ -1,3 +1,5 @@
+//! Conditions: what holds, what is refused, and that nothing breaks or lasts.
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -219,6 +219,7 @@ fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Pr
         addresses: vec![address.clone()],
         network: Some(network),
         secrets,
+        field_uses: Vec::new(),
         batch: (form == HttpFormat::Batch).then_some(batch),
         run: None,
     };

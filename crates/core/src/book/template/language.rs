@@ -41,6 +41,7 @@ pub(super) fn environment(place: TemplatePlace) -> Environment<'static> {
     environment.set_formatter(match place {
         TemplatePlace::Text => as_text,
         TemplatePlace::Path => as_path_part,
+        TemplatePlace::Html => as_html,
     });
     environment.add_filter("default", filters::default);
     environment.add_filter("first", filters::first);
@@ -69,6 +70,22 @@ fn as_text(out: &mut Output, _: &mut State, value: &Value) -> Result<(), Error> 
         None => out.write_str(&text_of(value)),
     };
     written.map_err(Error::from)
+}
+
+fn as_html(out: &mut Output, _: &mut State, value: &Value) -> Result<(), Error> {
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            c => escaped.push(c),
+        }
+    }
+    out.write_str(&escaped).map_err(Error::from)
 }
 
 /// Lists, objects and null as JSON.

@@ -101,6 +101,18 @@ fn values_stay_within_their_segment_of_a_path() {
 }
 
 #[test]
+fn values_in_html_are_escaped() {
+    #[rustfmt::skip]
+    let cases = [
+        ("<p>{{ data.quote }}</p>",                        "<p>&quot;},{\r\nx: y</p>"),
+        ("{{ '<b>&\\'' }}",                                "&lt;b&gt;&amp;&#39;"),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(rendered(text, TemplatePlace::Html), Ok(expected.to_owned()), "{text}");
+    }
+}
+
+#[test]
 fn json_keeps_its_shape_and_the_types_of_values() {
     let template = JsonTemplate::parse(&json!({
         "text": "{{ data.quote }}", "in": "a {data.quote}", "n": "{{ data.total }}", "big": "{data.big}",

@@ -75,6 +75,14 @@ const PAIRS: &[Pair] = &[
     pair("an API key: header", [r#"target: { http: "http://@/%", auth: { api_key: { header: x-api-key, secret: first } } }"#, r#"target: { http: "http://@/%", auth: { api_key: { header: x-key, secret: first } } }"#]),
     pair("an API key: secret", [r#"target: { http: "http://@/%", auth: { api_key: { header: x-api-key, secret: first } } }"#, r#"target: { http: "http://@/%", auth: { api_key: { header: x-api-key, secret: second } } }"#]),
     pair("a target: network", [r#"target: { http: "http://localhost:#/%" }"#, r#"target: { http: "http://localhost:#/%", network: private }"#]),
+    pair("a target: ntfy", [r#"target: { ntfy: "http://@/%" }"#, r#"target: { ntfy: "http://@/%/else" }"#]),
+    pair("a target: title", [r#"target: { ntfy: "http://@/%" }"#, r#"target: { ntfy: "http://@/%", title: "{{ type }}" }"#]),
+    pair("a target: message", [r#"target: { ntfy: "http://@/%" }"#, r#"target: { ntfy: "http://@/%", message: "{{ type }}" }"#]),
+    pair("a target: priority", [r#"target: { ntfy: "http://@/%" }"#, r#"target: { ntfy: "http://@/%", priority: high }"#]),
+    pair("a target: tags", [r#"target: { ntfy: "http://@/%" }"#, r#"target: { ntfy: "http://@/%", tags: "{{ source }}" }"#]),
+    pair("a target: click", [r#"target: { ntfy: "http://@/%" }"#, r#"target: { ntfy: "http://@/%", click: "https://a.test/{{ source }}" }"#]),
+    pair("a target: once", [r#"target: { ntfy: "http://@/%" }"#, r#"target: { ntfy: "http://@/%", once: false }"#]),
+    pair("a target: smtp", [r#"target: { smtp: "smtp://127.0.0.1:1", from: a@b.test, to: a@b.test, subject: s, body: b }"#, r#"target: { smtp: "smtp://127.0.0.1:2", from: a@b.test, to: a@b.test, subject: s, body: b }"#]),
     pair("a target: log", [r#"target: { http: "http://@/%" }"#, "target: { log: stdout }"]),
     piled("a target: batch_max", [r#"target: { http: "http://@/%", format: batch }"#, r#"target: { http: "http://@/%", format: batch, batch_max: 1 }"#]),
     pair("a timeout: tls", [r#"target: { http: "https://~/" }, timeout: { whole: 1s }"#, r#"target: { http: "https://~/" }, timeout: { whole: 1s, tls: 100ms }"#]),
@@ -214,9 +222,23 @@ impl Stage<'_> {
             |call| {
                 let events = serde_json::from_slice::<Vec<Value>>(&call.body).map_or(0, |list| list.len());
                 let is_signed = call.headers.contains_key("webhook-signature");
-                let own = ["content-type", "authorization", "x-api-key", "x-key", "x-tenant"];
+                let own = [
+                    "content-type",
+                    "authorization",
+                    "x-api-key",
+                    "x-key",
+                    "x-tenant",
+                    "title",
+                    "priority",
+                    "click",
+                ];
                 let own = own.map(|name| call.headers.get(name));
-                format!("{} {} {own:?} {events} {is_signed}", call.method, call.path)
+                let is_text = call.header("content-type").starts_with("text/plain");
+                let text = String::from_utf8_lossy(if is_text { &call.body } else { &[] }).into_owned();
+                // The delivery's own tag differs in any case.
+                let tags = call.header("tags").split(',');
+                let tags: Vec<_> = tags.map(|tag| if tag.starts_with("msg_") { "id" } else { tag }).collect();
+                format!("{} {} {own:?} {tags:?} {text} {events} {is_signed}", call.method, call.path)
             },
         );
         calls.sort();
