@@ -1,5 +1,6 @@
 //! The `http` target: sends events to an address.
 
+mod auth;
 mod headers;
 
 use std::collections::BTreeMap;
@@ -8,11 +9,12 @@ use std::sync::Arc;
 use super::reader::NETWORK;
 use super::{BatchLimit, CallProtocol, Connector, ConnectorSettings, Edge, Profile, SettingsReader};
 use crate::book::model::Network;
-use crate::book::schema::{KeySchema, NameKind, ObjectSchema, OneOf, ValueType, key, required};
-use crate::book::yaml::YamlNode;
+use crate::book::schema::{KeySchema, NameKind, ValueType, key};
 use crate::limits;
 use crate::policy::catalog::DependencyKind;
 use crate::text::hide_passwords;
+
+pub use auth::HttpAuth;
 
 pub static TARGET: Connector = Connector {
     beside: &[
@@ -41,7 +43,7 @@ pub static TARGET: Connector = Connector {
             ValueType::MapOf(&ValueType::Text),
             "With `http`: further headers of every call. Credentials go into `auth`.",
         ),
-        key("auth", ValueType::Object(&AUTH), "With `http`: how calls authenticate."),
+        auth::FIELD,
         KeySchema {
             about: "With `http`: `private` lets the name resolve to addresses of this machine and of private networks (default public); a literal address needs no permission.",
             ..NETWORK
@@ -51,37 +53,6 @@ pub static TARGET: Connector = Connector {
     speech: CallProtocol::Http,
     ..Connector::new(Edge::Target, "http", ValueType::Url, "The address that events are sent to.", read)
 };
-
-static AUTH: ObjectSchema = ObjectSchema {
-    one_of: OneOf::Keys(&["bearer", "basic", "api_key"]),
-    ..ObjectSchema::new(
-        "an authentication",
-        "How calls authenticate; the values come from secrets.",
-        &[
-            key("bearer", ValueType::Name(NameKind::Secret), "The secret sent as `Authorization: Bearer …`."),
-            key("basic", ValueType::Object(&BASIC), "A user and a password, as `Authorization: Basic …`."),
-            key("api_key", ValueType::Object(&API_KEY), "A secret in a header of its own."),
-        ],
-    )
-};
-
-static BASIC: ObjectSchema = ObjectSchema::new(
-    "a basic authentication",
-    "HTTP basic authentication.",
-    &[
-        required("user", ValueType::Text, "The user name."),
-        required("password", ValueType::Name(NameKind::Secret), "The secret that holds the password."),
-    ],
-);
-
-static API_KEY: ObjectSchema = ObjectSchema::new(
-    "an API key",
-    "A secret in a header.",
-    &[
-        required("header", ValueType::Text, "The name of the header, such as `x-api-key`."),
-        required("secret", ValueType::Name(NameKind::Secret), "The secret that holds the key."),
-    ],
-);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpSettings {
@@ -102,33 +73,6 @@ pub enum HttpMethod {
     Put,
     Patch,
     Delete,
-}
-
-/// Secrets by their names in the book.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HttpAuth {
-    Bearer { secret: String },
-    Basic { user: String, password: String },
-    ApiKey { header: String, secret: String },
-}
-
-impl HttpAuth {
-    #[must_use]
-    pub fn secret(&self) -> &str {
-        match self {
-            Self::Bearer { secret } | Self::ApiKey { secret, .. } => secret,
-            Self::Basic { password, .. } => password,
-        }
-    }
-
-    /// The header that carries the credentials.
-    #[must_use]
-    pub fn header(&self) -> &str {
-        match self {
-            Self::Bearer { .. } | Self::Basic { .. } => "authorization",
-            Self::ApiKey { header, .. } => header,
-        }
-    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -160,11 +104,7 @@ fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Pr
         Some("DELETE") => HttpMethod::Delete,
         _ => HttpMethod::Post,
     };
-    let auth = from.node("auth").and_then(|node| auth(node, from));
-    if has_user(&address) && auth.as_ref().is_some_and(|auth| auth.header() == "authorization") {
-        let message = "credentials are in the address and in `auth`";
-        from.error("auth", "conflicting-keys", message, "remove them from the address");
-    }
+    let auth = auth::read(&address, from);
     let headers = headers::read(form, auth.as_ref(), from);
     let (secret, network) = (from.text("secret"), from.network());
     let secrets = secret.iter().cloned().chain(auth.iter().map(|auth| auth.secret().to_owned())).collect();
@@ -177,29 +117,4 @@ fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Pr
         run: None,
     };
     Some((Arc::new(HttpSettings { address, form, secret, method, headers, auth, network }), profile))
-}
-
-fn auth(node: &YamlNode, from: &mut SettingsReader<'_>) -> Option<HttpAuth> {
-    let text = |node: &YamlNode, key: &str| node.get(key).and_then(YamlNode::text).map(str::to_owned);
-    if let Some(secret) = text(node, "bearer") {
-        return Some(HttpAuth::Bearer { secret });
-    }
-    if let Some(basic) = node.get("basic") {
-        let (user, password) = (text(basic, "user")?, text(basic, "password")?);
-        if user.contains(':') || user.chars().any(char::is_control) {
-            let message = "a user name cannot contain a colon or a control character";
-            from.problem("bad-header", basic.get("user")?.span, message, "");
-            return None;
-        }
-        return Some(HttpAuth::Basic { user, password });
-    }
-    let api_key = node.get("api_key")?;
-    let (header, secret) = (text(api_key, "header")?, text(api_key, "secret")?);
-    let header = headers::name(&header, api_key.get("header")?.span, from)?;
-    Some(HttpAuth::ApiKey { header, secret })
-}
-
-fn has_user(address: &str) -> bool {
-    let authority = address.split_once("://").map_or(address, |(_, rest)| rest);
-    authority.split(['/', '?', '#']).next().is_some_and(|authority| authority.contains('@'))
 }
