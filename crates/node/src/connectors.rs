@@ -9,13 +9,14 @@ use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
 
 use redrive_core::book::connectors::{self, Connector, Connectors, Endpoint};
-use redrive_core::book::model::Sections;
+use redrive_core::book::connectors::http::HttpAuth;
+use redrive_core::book::model::{Network, Sections};
 
 use crate::archive::{Archive, ArchiveFailure, folder};
 use crate::receiver;
 use crate::secret::{self, SecretError, SecretSource, SecretValues, Secrets};
 use crate::source::{self, Source};
-use crate::target::http::{Pool, Signing, check_secret};
+use crate::target::http::{Auth, Pool, Signing, check_secret};
 use crate::target::{Target, exec, http, log};
 use redrive::process::Supervisor;
 
@@ -71,6 +72,14 @@ impl Site<'_> {
             check_secret(&values)?;
         }
         Ok(Some(Signing::new(self.secrets.clone(), name)))
+    }
+
+    pub(crate) fn auth(
+        &self,
+        auth: Option<&HttpAuth>,
+        network: Network,
+    ) -> Result<Option<Auth>, MakeError> {
+        Ok(auth.map(|auth| Auth::new(auth, self.secrets, self.pool, network)).transpose()?)
     }
 }
 

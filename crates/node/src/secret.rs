@@ -140,6 +140,8 @@ struct SecretsShared {
     clock: ClockFn,
     listener: OnceLock<Box<dyn Fn(SecretChange) + Send + Sync>>,
     seen: Arc<KnownValues>,
+    /// Apart, since they change often and must not displace the others.
+    tokens: KnownValues,
 }
 
 struct CachedSecret {
@@ -174,6 +176,7 @@ impl Secrets {
             clock: timer_clock(),
             listener: OnceLock::new(),
             seen: Arc::default(),
+            tokens: KnownValues::default(),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -254,7 +257,15 @@ impl Secrets {
     /// Removes known values from a text. Never waits, so it is safe to call while logging.
     #[must_use]
     pub fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        self.shared.seen.hide(text)
+        match self.shared.seen.hide(text) {
+            Cow::Borrowed(text) => self.shared.tokens.hide(text),
+            Cow::Owned(text) => Cow::Owned(self.shared.tokens.hide(&text).into_owned()),
+        }
+    }
+
+    /// Remembers a token that was got for a secret, to be removed from texts as well.
+    pub(crate) fn note_token(&self, token: &str) {
+        self.shared.tokens.note_text(token);
     }
 
     /// Secrets that cannot be fetched. Each is fetched once more, so that recovered ones are not reported.

@@ -4,7 +4,7 @@
 //! hangs, sends garbage or never stops. Redirects are not followed: an event goes only where the book says.
 //! HTTP/1.1 only.
 //!
-//! Invariants: one call is one request; dropping a call's future ends the call and its connection.
+//! Invariants: one call is one request, or two if the first was refused for a token that was then renewed; dropping a call's future ends the call and its connection.
 
 mod address;
 mod answer;
@@ -16,6 +16,7 @@ pub(crate) mod fetch;
 mod guard;
 mod limits;
 mod line;
+mod oauth;
 mod other_host;
 mod pool;
 mod request;
@@ -85,7 +86,7 @@ pub(crate) const DRIVER: Driver = Driver {
         let HttpSettings { address, form, secret, method, headers, auth, network } = settings(endpoint);
         let options = HttpOptions {
             shape: RequestShape::new(*form, *method, headers),
-            auth: auth.as_ref().map(|auth| Auth::new(auth, site.secrets)),
+            auth: site.auth(auth.as_ref(), *network)?,
             signing: site.signing(secret.as_ref())?,
             permits: site.permits,
             network: *network,
@@ -121,12 +122,21 @@ impl HttpTarget {
             Err(misfit) => return Ok(Ending::Reply(internal(misfit.to_string()))),
         };
         let Some(auth) = &self.auth else { return self.send(request, call, &limits).await };
-        let (name, value) = match auth.header(limits.whole).await {
-            Ok(header) => header,
+        let mut credential = match auth.credential(limits.whole_at).await {
+            Ok(credential) => credential,
             Err(reply) => return Ok(Ending::Reply(reply)),
         };
-        request.headers_mut().insert(name, value.clone());
-        Ok(auth.hidden_in(self.send(request, call, &limits).await?, &value))
+        request.headers_mut().insert(&credential.name, credential.value.clone());
+        let again = auth.can_renew().then(|| request.clone());
+        let mut ending = self.send(request, call, &limits).await?;
+        if let Some(mut again) = again
+            && let Some(newer) = auth.renewed(&credential, &ending, limits.whole_at).await
+        {
+            again.headers_mut().insert(&newer.name, newer.value.clone());
+            credential = newer;
+            ending = self.send(again, call, &limits).await?;
+        }
+        Ok(auth.hidden_in(ending, &credential))
     }
 
     async fn send(

@@ -14,7 +14,7 @@ use crate::limits;
 use crate::policy::catalog::DependencyKind;
 use crate::text::hide_passwords;
 
-pub use auth::HttpAuth;
+pub use auth::{ClientProof, HttpAuth, OAuthClient};
 
 pub static TARGET: Connector = Connector {
     beside: &[
@@ -110,7 +110,7 @@ fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Pr
     let secrets = secret.iter().cloned().chain(auth.iter().map(|auth| auth.secret().to_owned())).collect();
     let profile = Profile {
         shown: hide_passwords(&address).into_owned(),
-        addresses: vec![address.clone()],
+        addresses: std::iter::once(&address).chain(auth.iter().filter_map(HttpAuth::issuer)).cloned().collect(),
         network: Some(network),
         secrets,
         batch: (form == HttpFormat::Batch).then_some(batch),

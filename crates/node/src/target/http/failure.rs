@@ -40,7 +40,7 @@ impl CallFailure {
 
     /// Adds the place in the rule book, if that is where the fix belongs.
     pub(super) fn at(mut self, place: &str) -> Self {
-        if self.error == TransportError::AddressRefused {
+        if self.is_of_the_book() {
             self.message = format!("{place}: {}", self.message);
         }
         self
@@ -113,6 +113,10 @@ impl CallFailure {
 
     fn not_http(origin: &HttpOrigin, error: &dyn Error) -> Self {
         Self::protocol(format!("response of {origin} is not HTTP: {error}"))
+    }
+
+    pub(super) fn is_of_the_book(&self) -> bool {
+        self.error == TransportError::AddressRefused
     }
 
     pub(super) const fn lost_connection(&self) -> bool {

@@ -4,6 +4,7 @@
 //! longer than [`IDLE_TIME_MAX`]; none that is known to be closed is handed out.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 use redrive_core::trace::Sampler;
@@ -13,17 +14,24 @@ use tokio::time::{Instant, sleep_until};
 use super::address::HttpOrigin;
 use super::connect::ConnectionSender;
 use super::limits::{CALLED_WITHIN, IDLE_MAX, IDLE_TIME_MAX, JUST_USED, Reuse};
+use super::oauth::TokenSources;
 use super::resolve::Resolver;
 use crate::tls::{Roots, client_config};
 
 /// Connections, trusted roots and trace sampling of all HTTP targets.
-#[derive(Debug)]
 pub struct Pool {
     roots: Roots,
     resolver: Resolver,
     config: OnceLock<Arc<ClientConfig>>,
     sampler: OnceLock<Sampler>,
     idle: Mutex<Idle>,
+    tokens: TokenSources,
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("idle", &self.idle).finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -64,6 +72,7 @@ impl Pool {
             config: OnceLock::new(),
             sampler: OnceLock::new(),
             idle: Mutex::default(),
+            tokens: TokenSources::default(),
         }
     }
 
@@ -80,6 +89,10 @@ impl Pool {
     #[cfg(test)]
     pub(super) fn resolving(self, list: fn(&str) -> Vec<std::net::IpAddr>) -> Self {
         Self { resolver: Resolver::Listed(list), ..self }
+    }
+
+    pub(super) const fn tokens(&self) -> &TokenSources {
+        &self.tokens
     }
 
     pub(crate) const fn roots(&self) -> &Roots {

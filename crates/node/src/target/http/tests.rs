@@ -4,6 +4,7 @@ mod behaviour;
 mod connections;
 mod forms;
 mod guard;
+mod oauth;
 mod secure;
 mod server;
 
