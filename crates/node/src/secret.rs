@@ -52,10 +52,13 @@ const LOOK_MAX: Duration = Duration::from_millis(100);
 pub struct SecretValues(Vec<Zeroizing<Vec<u8>>>);
 
 impl SecretValues {
-    /// Each non-empty line is a value, trimmed, newest first. Errors name the place.
+    /// Each non-empty line is a value, trimmed, newest first; PEM text is one value. Errors name the place.
     pub fn from_lines(bytes: &[u8], place: &str) -> Result<Self, SecretError> {
         if bytes.len() > SECRET_BYTES_MAX {
             return Err(SecretError::TooLarge(place.to_owned()));
+        }
+        if bytes.split(|byte| *byte == b'\n').any(|line| line.starts_with(b"-----BEGIN ")) {
+            return Ok(Self(vec![Zeroizing::new(bytes.trim_ascii().to_vec())]));
         }
         let lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
         let values: Vec<_> =

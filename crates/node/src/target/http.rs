@@ -2,9 +2,10 @@
 //!
 //! Every part of a call has a limit, and so has the whole, so a call ends whether the other side answers,
 //! hangs, sends garbage or never stops. Redirects are not followed: an event goes only where the book says.
-//! HTTP/1.1 only.
+//! Over TLS a target may speak HTTP/2 (`shared.rs`); else calls are made in HTTP/1.1.
 //!
-//! Invariants: one call is one request, or two if the first was refused for a token that was then renewed; dropping a call's future ends the call and its connection.
+//! Invariants: one call is one request, or two if the first was refused for a token that was then renewed; dropping a call's
+//! future ends the call, and its connection unless others share it.
 
 mod address;
 mod answer;
@@ -14,6 +15,7 @@ mod connect;
 mod failure;
 pub(crate) mod fetch;
 mod guard;
+mod identity;
 mod limits;
 mod line;
 mod oauth;
@@ -21,6 +23,7 @@ mod other_host;
 mod pool;
 mod request;
 mod resolve;
+mod shared;
 mod sign;
 mod wire;
 
@@ -50,6 +53,7 @@ use redrive::http::answer::reply;
 
 pub use self::address::InvalidTargetAddress;
 pub use self::auth::Auth;
+pub use self::identity::ClientTls;
 pub(crate) use self::other_host::OtherHost;
 pub use self::pool::Pool;
 pub use self::request::RequestShape;
@@ -83,7 +87,7 @@ pub struct HttpOptions {
 pub(crate) const DRIVER: Driver = Driver {
     connector: &connectors::http::TARGET,
     make: Make::Target(|endpoint, site| {
-        let HttpSettings { address, form, secret, method, headers, auth, network } = settings(endpoint);
+        let HttpSettings { address, form, secret, method, headers, auth, tls, network } = settings(endpoint);
         let options = HttpOptions {
             shape: RequestShape::new(*form, *method, headers),
             auth: site.auth(auth.as_ref(), *network)?,
@@ -92,7 +96,8 @@ pub(crate) const DRIVER: Driver = Driver {
             network: *network,
             place: site.place.clone(),
         };
-        Ok(Arc::new(HttpTarget::new(address, options, Arc::clone(site.pool))?))
+        let target = HttpTarget::new(address, options, Arc::clone(site.pool))?;
+        Ok(Arc::new(target.with_tls(site.tls(tls.as_ref())?)))
     }),
 };
 
@@ -102,6 +107,11 @@ impl HttpTarget {
         let HttpOptions { shape, auth, signing, permits, network, place } = options;
         let wire = Wire::new(address, WireOptions { permits, network, place }, pool)?;
         Ok(Self { wire, shape, auth, signing, now: wall_clock })
+    }
+
+    #[must_use]
+    pub fn with_tls(self, tls: Option<ClientTls>) -> Self {
+        Self { wire: self.wire.with_tls(tls), ..self }
     }
 
     #[cfg(test)]

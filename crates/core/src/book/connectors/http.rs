@@ -2,6 +2,7 @@
 
 mod auth;
 mod headers;
+mod tls;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use crate::policy::catalog::DependencyKind;
 use crate::text::hide_passwords;
 
 pub use auth::{ClientProof, HttpAuth, OAuthClient};
+pub use tls::{TlsClient, TlsIdentity};
 
 pub static TARGET: Connector = Connector {
     beside: &[
@@ -44,6 +46,7 @@ pub static TARGET: Connector = Connector {
             "With `http`: further headers of every call. Credentials go into `auth`.",
         ),
         auth::FIELD,
+        tls::FIELD,
         KeySchema {
             about: "With `http`: `private` lets the name resolve to addresses of this machine and of private networks (default public); a literal address needs no permission.",
             ..NETWORK
@@ -63,6 +66,7 @@ pub struct HttpSettings {
     /// Names in lower case; names and values fit into a header.
     pub headers: BTreeMap<String, String>,
     pub auth: Option<HttpAuth>,
+    pub tls: Option<TlsClient>,
     pub network: Network,
 }
 
@@ -105,16 +109,21 @@ fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Pr
         _ => HttpMethod::Post,
     };
     let auth = auth::read(&address, from);
+    let tls = tls::read(&address, from);
     let headers = headers::read(form, auth.as_ref(), from);
     let (secret, network) = (from.text("secret"), from.network());
-    let secrets = secret.iter().cloned().chain(auth.iter().map(|auth| auth.secret().to_owned())).collect();
+    let secrets = secret.iter().cloned().chain(auth.iter().map(|auth| auth.secret().to_owned()));
+    let secrets = secrets.chain(tls.iter().flat_map(TlsClient::secrets).cloned()).collect();
     let profile = Profile {
         shown: hide_passwords(&address).into_owned(),
-        addresses: std::iter::once(&address).chain(auth.iter().filter_map(HttpAuth::issuer)).cloned().collect(),
+        addresses: std::iter::once(&address)
+            .chain(auth.iter().filter_map(HttpAuth::issuer))
+            .cloned()
+            .collect(),
         network: Some(network),
         secrets,
         batch: (form == HttpFormat::Batch).then_some(batch),
         run: None,
     };
-    Some((Arc::new(HttpSettings { address, form, secret, method, headers, auth, network }), profile))
+    Some((Arc::new(HttpSettings { address, form, secret, method, headers, auth, tls, network }), profile))
 }

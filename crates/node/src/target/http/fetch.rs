@@ -96,9 +96,7 @@ impl FetchedDocument {
         match self.ask(get, self.bounds.whole).await {
             Ok(FetchAnswer { status: StatusCode::OK, bytes }) => Ok(bytes),
             Ok(FetchAnswer { status, .. }) => Err(HttpFetchError::Status(status.as_u16())),
-            Err(Unfetched::TooLarge) => {
-                Err(HttpFetchError::TooLarge { bytes_max: self.bounds.bytes_max })
-            }
+            Err(Unfetched::TooLarge) => Err(HttpFetchError::TooLarge { bytes_max: self.bounds.bytes_max }),
             Err(Unfetched::Call(failure)) => {
                 Err(HttpFetchError::NoAnswer { message: failure.into_reply().message })
             }

@@ -43,6 +43,14 @@ pub(super) const BATCH_ANSWER_MAX: usize = 1024 * 1024;
 
 pub(super) const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
 
+/// How often an HTTP/2 connection with open streams is asked whether it is alive.
+pub(super) const PING_EVERY: Duration = Duration::from_secs(20);
+
+pub(super) const PING_ANSWER_MAX: Duration = Duration::from_secs(10);
+
+/// Origins whose protocol is remembered.
+pub(super) const ORIGINS_MAX: usize = 1_000;
+
 /// For one request to an issuer of tokens.
 pub(super) const TOKEN_FETCH_MAX: Duration = Duration::from_secs(10);
 

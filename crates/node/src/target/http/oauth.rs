@@ -167,7 +167,8 @@ impl TokenSource {
 
     fn known(&self, secret: &SecretPrint) -> KnownToken {
         let (state, now) = (self.state(), Instant::now());
-        let failure = state.failure.as_ref().filter(|failure| failure.secret == *secret && now < failure.until);
+        let failure =
+            state.failure.as_ref().filter(|failure| failure.secret == *secret && now < failure.until);
         let token = state.token.as_ref().filter(|token| token.secret == *secret && now < token.expires_at);
         match (token, failure) {
             (Some(token), None) if now >= token.renew_at => KnownToken::Due(Arc::clone(token)),

@@ -24,7 +24,8 @@ impl OtherHost {
     pub(crate) fn new(host: &str, port: u16, network: Network, place: String, pool: Arc<Pool>) -> Self {
         let host = host.to_ascii_lowercase();
         let leave = AddressPolicy::of(&host, network);
-        Self { origin: HttpOrigin { security: ConnectionSecurity::Plain, host, port, leave }, place, pool }
+        let security = ConnectionSecurity::Plain;
+        Self { origin: HttpOrigin { security, host, port, leave, identity: None }, place, pool }
     }
 
     pub(crate) async fn addresses(&self) -> Result<Vec<SocketAddr>, TargetReply> {

@@ -17,7 +17,11 @@ static AUTH: ObjectSchema = ObjectSchema {
             key("bearer", ValueType::Name(NameKind::Secret), "The secret sent as `Authorization: Bearer …`."),
             key("basic", ValueType::Object(&BASIC), "A user and a password, as `Authorization: Basic …`."),
             key("api_key", ValueType::Object(&API_KEY), "A secret in a header of its own."),
-            key("oauth2", ValueType::Object(&OAUTH2), "A token that an OAuth 2 issuer gives for client credentials."),
+            key(
+                "oauth2",
+                ValueType::Object(&OAUTH2),
+                "A token that an OAuth 2 issuer gives for client credentials.",
+            ),
         ],
     )
 };
@@ -46,7 +50,11 @@ static OAUTH2: ObjectSchema = ObjectSchema::new(
     &[
         required("token_url", ValueType::Url, "The address of the issuer's token endpoint."),
         required("client_id", ValueType::Text, "The name of the client."),
-        required("client_secret", ValueType::Name(NameKind::Secret), "The secret that holds the client's secret."),
+        required(
+            "client_secret",
+            ValueType::Name(NameKind::Secret),
+            "The secret that holds the client's secret.",
+        ),
         key("scope", ValueType::Text, "The scopes asked for, separated by spaces (default: the issuer's)."),
         key("audience", ValueType::Text, "The API that the token is for, where the issuer wants one."),
         key(
@@ -155,7 +163,11 @@ fn oauth_client(node: &YamlNode, from: &mut SettingsReader<'_>) -> Option<OAuthC
         secret: text("client_secret")?,
         scope: text("scope"),
         audience: text("audience"),
-        proof: if text("client_auth").as_deref() == Some("body") { ClientProof::Body } else { ClientProof::Basic },
+        proof: if text("client_auth").as_deref() == Some("body") {
+            ClientProof::Body
+        } else {
+            ClientProof::Basic
+        },
     };
     if has_user(&client.token_url) {
         let message = "the address of the issuer contains credentials";

@@ -111,12 +111,6 @@ impl Stage {
     }
 }
 
-async fn later(seconds: u64) {
-    tokio::time::pause();
-    tokio::time::advance(Duration::from_secs(seconds)).await;
-    tokio::time::resume();
-}
-
 #[tokio::test]
 async fn many_calls_of_targets_with_one_client_need_one_token() {
     let (issuer, shop) = (Stub::issuer().await, Stub::start(only("t1")).await);
@@ -149,7 +143,10 @@ async fn a_client_says_who_it_is_and_what_it_wants() {
         stage.client.audience = audience.map(str::to_owned);
         assert_eq!(told(&post(&stage.target(shop.port)).await, shop.port), r#"200 "", 200 OK"#, "{name}");
         let request = issuer.last();
-        assert!(request.starts_with("POST /token HTTP/1.1\r\n") && request.contains(header), "{name}: {request}");
+        assert!(
+            request.starts_with("POST /token HTTP/1.1\r\n") && request.contains(header),
+            "{name}: {request}"
+        );
         assert_eq!(request.contains("authorization"), !header.is_empty(), "{name}: {request}");
         assert_eq!(request.rsplit("\r\n").next(), Some(body), "{name}");
     }
@@ -182,7 +179,11 @@ async fn a_token_is_renewed_before_it_expires_and_used_on_while_that_fails() {
         for _ in 0..3 {
             assert_eq!(told(&post(&target).await, shop.port), r#"200 "", 200 OK"#, "{name}");
         }
-        assert!(shop.last().contains(&format!("authorization: Bearer {token}\r\n")), "{name}: {}", shop.last());
+        assert!(
+            shop.last().contains(&format!("authorization: Bearer {token}\r\n")),
+            "{name}: {}",
+            shop.last()
+        );
         assert_eq!(issuer.count(), requests, "{name}");
     }
     later(700).await;
