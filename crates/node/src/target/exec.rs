@@ -14,19 +14,23 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, Method};
 use redrive_core::book::connectors;
-use redrive_core::book::connectors::exec::{ExecInput, ExecSettings};
+use redrive_core::book::connectors::exec::{Cancellation, ExecInput, ExecSettings};
+use redrive_core::book::connectors::http::FixedCall;
 use redrive_core::book::model::Network;
 use redrive_core::engine::worker::RunReport;
 use redrive_core::engine::{Ending, PendingDelivery, TargetCall};
 use redrive_core::event::idempotency::webhook_id;
 use redrive_core::policy::answer::{Exit, ReplyKind, TargetReply};
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 
 use super::Target;
-use super::http::{InvalidTargetAddress, Pool, Wire, WireOptions, place_in_trace, structured, trace_state};
-use crate::connectors::{Driver, Make, settings};
+use super::http::{
+    Auth, Pool, Wire, WireOptions, fixed_headers, method_of, place_in_trace, structured, trace_state,
+};
+use crate::connectors::{Driver, Make, MakeError, Site, settings};
 use redrive::process::{ProgramCommand, ProgramRun, RunEnd, RunLimits, Supervisor};
 
 const CANCEL_WITHIN: Duration = Duration::from_secs(10);
@@ -45,36 +49,63 @@ pub(super) struct ExecTarget {
 
 enum Cancel {
     ProgramCommand(Vec<String>),
-    Post(Wire),
+    Call(Box<CancelCall>),
+}
+
+struct CancelCall {
+    wire: Wire,
+    method: Method,
+    headers: HeaderMap,
+    auth: Option<Auth>,
+}
+
+impl CancelCall {
+    fn new(call: &FixedCall, site: &Site<'_>) -> Result<Self, MakeError> {
+        // A literal or internal address needs no permission here, and neither does its issuer of tokens.
+        let network = Network::Private;
+        let options = WireOptions { permits: 1, network, place: site.place.clone() };
+        let mut headers =
+            HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+        headers.extend(fixed_headers(&call.headers.fixed));
+        Ok(Self {
+            wire: Wire::new(&call.address, options, Arc::clone(site.pool))?,
+            method: method_of(call.method),
+            headers,
+            auth: site.auth(call.headers.auth.as_ref(), network)?,
+        })
+    }
+
+    async fn send(&self, body: Bytes) -> TargetReply {
+        let until = Instant::now() + CANCEL_WITHIN;
+        let send = |headers| {
+            let left = until.saturating_duration_since(Instant::now());
+            self.wire.send_within(left, self.method.clone(), headers, body.clone())
+        };
+        let Some(auth) = &self.auth else { return send(self.headers.clone()).await };
+        let with = |name, value| {
+            let mut headers = self.headers.clone();
+            headers.insert(name, value);
+            send(headers)
+        };
+        auth.around(until, with).await
+    }
 }
 
 pub(crate) const DRIVER: Driver = Driver {
     connector: &connectors::exec::TARGET,
-    make: Make::Target(|endpoint, site| {
-        let (supervisor, pool) = (site.supervisor.clone(), Arc::clone(site.pool));
-        Ok(Arc::new(ExecTarget::new(settings(endpoint), supervisor, pool, site.place.clone())?))
-    }),
+    make: Make::Target(|endpoint, site| Ok(Arc::new(ExecTarget::new(settings(endpoint), site)?))),
 };
 
 impl ExecTarget {
-    /// The pool is for an `on_timeout` address; the place is owner and line, for messages.
-    pub(super) fn new(
-        settings: &ExecSettings,
-        supervisor: Supervisor,
-        pool: Arc<Pool>,
-        place: String,
-    ) -> Result<Self, InvalidTargetAddress> {
+    pub(super) fn new(settings: &ExecSettings, site: &Site<'_>) -> Result<Self, MakeError> {
         let usual = RunLimits::default();
-        let on_timeout = match settings.on_timeout.as_slice() {
-            [] => None,
-            [address] if address.starts_with("http://") || address.starts_with("https://") => {
-                let options = WireOptions { permits: 1, network: Network::Private, place };
-                Some(Cancel::Post(Wire::new(address, options, Arc::clone(&pool))?))
-            }
-            words => Some(Cancel::ProgramCommand(words.to_vec())),
+        let on_timeout = match &settings.on_timeout {
+            None => None,
+            Some(Cancellation::Call(call)) => Some(Cancel::Call(Box::new(CancelCall::new(call, site)?))),
+            Some(Cancellation::Command(words)) => Some(Cancel::ProgramCommand(words.clone())),
         };
         Ok(Self {
-            supervisor,
+            supervisor: site.supervisor.clone(),
             settings: settings.clone(),
             limits: RunLimits {
                 spawn: settings.spawn_limit.unwrap_or(usual.spawn),
@@ -86,7 +117,7 @@ impl ExecTarget {
                     .map_or(usual.output_bytes, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
             },
             on_timeout,
-            pool,
+            pool: Arc::clone(site.pool),
         })
     }
 
@@ -158,8 +189,8 @@ impl ExecTarget {
                     self.supervisor.run(command, RunLimits { time: CANCEL_WITHIN, ..self.limits }).await;
                 (run.end != RunEnd::Exited(0)).then(|| message(&run, Exit::Code(1)))
             }
-            Cancel::Post(wire) => {
-                let reply = wire.post_within(CANCEL_WITHIN, json_headers(), variables_json(variables)).await;
+            Cancel::Call(call) => {
+                let reply = call.send(variables_json(variables)).await;
                 let is_taken = matches!(reply.seen, ReplyKind::Http { status: 200..=299, .. });
                 (!is_taken).then_some(reply.message)
             }
@@ -217,10 +248,6 @@ fn variables_json(variables: &[(&'static str, String)]) -> Bytes {
     let json: Map<String, Value> =
         variables.iter().map(|(key, value)| (name(key), value.as_str().into())).collect();
     Value::Object(json).to_string().into()
-}
-
-fn json_headers() -> HeaderMap {
-    HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))])
 }
 
 fn message(run: &ProgramRun, exit: Exit) -> String {

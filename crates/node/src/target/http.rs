@@ -27,15 +27,17 @@ mod shared;
 mod sign;
 mod wire;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::Request;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use http_body_util::Full;
-use redrive_core::book::connectors::{self, http::HttpSettings};
+use redrive_core::book::connectors;
+use redrive_core::book::connectors::http::{HttpMethod, HttpSettings};
 use redrive_core::book::model::Network;
 use redrive_core::engine::{Ending, TargetCall};
 use redrive_core::policy::answer::{CallPart, ReplyKind, TargetReply};
@@ -67,6 +69,8 @@ pub struct HttpTarget {
     wire: Wire,
     shape: RequestShape,
     auth: Option<Auth>,
+    /// On every call, beside those of the shape.
+    headers: HeaderMap,
     signing: Option<Signing>,
     /// The machine's clock, like the receiver's; the node's own is not affected when that is set.
     now: fn() -> Timestamp,
@@ -106,7 +110,12 @@ impl HttpTarget {
     pub fn new(address: &str, options: HttpOptions, pool: Arc<Pool>) -> Result<Self, InvalidTargetAddress> {
         let HttpOptions { shape, auth, signing, permits, network, place } = options;
         let wire = Wire::new(address, WireOptions { permits, network, place }, pool)?;
-        Ok(Self { wire, shape, auth, signing, now: wall_clock })
+        Ok(Self { wire, shape, auth, headers: HeaderMap::new(), signing, now: wall_clock })
+    }
+
+    #[must_use]
+    pub fn with_headers(self, headers: HeaderMap) -> Self {
+        Self { headers, ..self }
     }
 
     #[must_use]
@@ -131,6 +140,7 @@ impl HttpTarget {
             Ok(request) => request,
             Err(misfit) => return Ok(Ending::Reply(internal(misfit.to_string()))),
         };
+        request.headers_mut().extend(self.headers.clone());
         let Some(auth) = &self.auth else { return self.send(request, call, &limits).await };
         let mut credential = match auth.credential(limits.whole_at).await {
             Ok(credential) => credential,
@@ -139,8 +149,8 @@ impl HttpTarget {
         request.headers_mut().insert(&credential.name, credential.value.clone());
         let again = auth.can_renew().then(|| request.clone());
         let mut ending = self.send(request, call, &limits).await?;
-        if let Some(mut again) = again
-            && let Some(newer) = auth.renewed(&credential, &ending, limits.whole_at).await
+        if let (Some(mut again), Ending::Reply(reply)) = (again, &ending)
+            && let Some(newer) = auth.renewed(&credential, reply, limits.whole_at).await
         {
             again.headers_mut().insert(&newer.name, newer.value.clone());
             credential = newer;
@@ -209,6 +219,24 @@ impl Target for HttpTarget {
             let ending = self.exchange(&call).await;
             ending.unwrap_or_else(|failure| Ending::Reply(failure.into_reply()))
         })
+    }
+}
+
+/// Headers that the book states for every call.
+pub(crate) fn fixed_headers(headers: &BTreeMap<String, String>) -> HeaderMap {
+    let header = |(name, value): (&String, &String)| {
+        let name = HeaderName::try_from(name).expect("the book has valid header names");
+        (name, HeaderValue::try_from(value).expect("the book has valid header values"))
+    };
+    headers.iter().map(header).collect()
+}
+
+pub(crate) const fn method_of(method: HttpMethod) -> Method {
+    match method {
+        HttpMethod::Post => Method::POST,
+        HttpMethod::Put => Method::PUT,
+        HttpMethod::Patch => Method::PATCH,
+        HttpMethod::Delete => Method::DELETE,
     }
 }
 

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::http::fixed::CALL;
+use super::http::{FixedCall, HttpAuth};
 use super::{CallProtocol, Connector, ConnectorSettings, Edge, Profile, ProgramRun, SettingsReader};
 use crate::book::pattern::EventPattern;
 use crate::book::schema::{ValueType, key};
@@ -25,8 +27,8 @@ pub static TARGET: Connector = Connector {
         key("spawn_limit", ValueType::Duration, "With `exec`: how long starting may take (default 60s)."),
         key(
             "on_timeout",
-            ValueType::ListOf(&ValueType::Text),
-            "With `exec`: a command that cancels what runs elsewhere, or one address that is posted to.",
+            ValueType::ShortOrLong(&ValueType::ListOf(&ValueType::Text), &CALL),
+            "With `exec`: cancels what runs elsewhere: a command, one address that is posted to, or a call.",
         ),
         key("output", ValueType::Text, "With `exec`: the event type of the results."),
         key(
@@ -72,7 +74,7 @@ pub struct ExecSettings {
     pub command: Vec<String>,
     pub input: ExecInput,
     pub spawn_limit: Option<Duration>,
-    pub on_timeout: Vec<String>,
+    pub on_timeout: Option<Cancellation>,
     pub output: Option<String>,
     /// Time to exit after a request to stop.
     pub grace: Option<Duration>,
@@ -81,6 +83,13 @@ pub struct ExecSettings {
     pub folder: Option<String>,
     pub env: BTreeMap<String, String>,
     pub inherit: Vec<String>,
+}
+
+/// What cancels work that a program started elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cancellation {
+    Command(Vec<String>),
+    Call(FixedCall),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +112,7 @@ fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Pr
         command: from.texts("exec"),
         input: if from.says("format", "data") { ExecInput::Data } else { ExecInput::Structured },
         spawn_limit: from.duration("spawn_limit"),
-        on_timeout: from.texts("on_timeout"),
+        on_timeout: cancellation(from),
         output,
         grace: from.duration("grace"),
         memory_bytes: from.size("memory"),
@@ -113,6 +122,36 @@ fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Pr
         inherit: from.texts("inherit"),
     };
     let run = ProgramRun { time_limit: from.duration_at("time_limit"), output: settings.output.clone() };
-    let profile = Profile { shown: settings.command.join(" "), run: Some(run), ..Profile::default() };
+    let call = match &settings.on_timeout {
+        Some(Cancellation::Call(call)) => Some(call),
+        Some(Cancellation::Command(_)) | None => None,
+    };
+    let auth = call.and_then(|call| call.headers.auth.as_ref());
+    let profile = Profile {
+        shown: settings.command.join(" "),
+        addresses: call
+            .map(|call| &call.address)
+            .into_iter()
+            .chain(auth.and_then(HttpAuth::issuer))
+            .cloned()
+            .collect(),
+        secrets: auth.map(|auth| auth.secret().to_owned()).into_iter().collect(),
+        run: Some(run),
+        ..Profile::default()
+    };
     Some((Arc::new(settings), profile))
+}
+
+fn cancellation(from: &mut SettingsReader<'_>) -> Option<Cancellation> {
+    let node = from.node("on_timeout")?;
+    if !node.entries().is_empty() {
+        return FixedCall::read(&mut from.within(node)).map(Cancellation::Call);
+    }
+    match from.texts("on_timeout").as_slice() {
+        [] => None,
+        [address] if address.starts_with("http://") || address.starts_with("https://") => {
+            Some(Cancellation::Call(FixedCall::post(address)))
+        }
+        words => Some(Cancellation::Command(words.to_vec())),
+    }
 }

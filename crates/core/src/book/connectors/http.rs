@@ -1,6 +1,7 @@
 //! The `http` target: sends events to an address.
 
 mod auth;
+pub(super) mod fixed;
 mod headers;
 mod tls;
 
@@ -16,6 +17,7 @@ use crate::policy::catalog::DependencyKind;
 use crate::text::hide_passwords;
 
 pub use auth::{ClientProof, HttpAuth, OAuthClient};
+pub use fixed::{CallHeaders, FixedCall};
 pub use tls::{TlsClient, TlsIdentity};
 
 pub static TARGET: Connector = Connector {

@@ -81,17 +81,33 @@ impl Auth {
     pub(super) async fn renewed(
         &self,
         refused: &CallCredential,
-        ending: &Ending,
+        reply: &TargetReply,
         until: Instant,
     ) -> Option<CallCredential> {
         let (AuthScheme::OAuth2(source), Some(token)) = (&self.scheme, &refused.token) else { return None };
-        let Ending::Reply(TargetReply { seen: ReplyKind::Http { status: 401, .. }, .. }) = ending else {
-            return None;
-        };
-        if !source.give_up(token) {
+        let is_refused = matches!(reply.seen, ReplyKind::Http { status: 401, .. });
+        if !is_refused || !source.give_up(token) {
             return None;
         }
         self.credential(until).await.ok()
+    }
+
+    /// Makes a call that may be refused for an old token; such a one is made again with a new one.
+    pub(crate) async fn around<F: Future<Output = TargetReply>>(
+        &self,
+        until: Instant,
+        call: impl Fn(HeaderName, HeaderValue) -> F,
+    ) -> TargetReply {
+        let mut credential = match self.credential(until).await {
+            Ok(credential) => credential,
+            Err(reply) => return reply,
+        };
+        let mut reply = call(credential.name.clone(), credential.value.clone()).await;
+        if let Some(newer) = self.renewed(&credential, &reply, until).await {
+            credential = newer;
+            reply = call(credential.name.clone(), credential.value.clone()).await;
+        }
+        self.credential.hidden_in(reply, &credential.value)
     }
 
     pub(super) fn hidden_in(&self, ending: Ending, credential: &CallCredential) -> Ending {

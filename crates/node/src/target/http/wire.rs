@@ -77,8 +77,16 @@ impl Wire {
         exchanged.unwrap_or_else(CallFailure::into_reply)
     }
 
-    pub(crate) async fn post_within(&self, whole: Duration, headers: HeaderMap, body: Bytes) -> TargetReply {
-        let exchanged = self.exchange(self.request(headers, body), &CallLimits::within(whole)).await;
+    pub(crate) async fn send_within(
+        &self,
+        whole: Duration,
+        method: Method,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> TargetReply {
+        let mut request = self.request(headers, body);
+        *request.method_mut() = method;
+        let exchanged = self.exchange(request, &CallLimits::within(whole)).await;
         exchanged.unwrap_or_else(CallFailure::into_reply)
     }
 
