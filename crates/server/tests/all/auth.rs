@@ -48,6 +48,43 @@ fn echo(call: &Call) -> Say {
     Say::Status(401, "", format!("you sent {}", sent.collect::<String>()))
 }
 
+/// Services whose credentials are refused, by the target, the issuer or in the handshake.
+fn refused(target: &str, issuer: &str, locked: &str) -> [(&'static str, String); 7] {
+    let with = |auth: &str| format!("http: \"{target}\", auth: {auth}");
+    let client = |path: &str, more: &str| {
+        with(&format!(
+            "{{ oauth2: {{ token_url: \"http://{issuer}{path}\", client_id: me, client_secret: token{more} }} }}"
+        ))
+    };
+    [
+        ("bearer", with("{ bearer: token }")),
+        ("basic", with("{ basic: { user: me, password: token } }")),
+        ("key", with("{ api_key: { header: x-api-key, secret: token } }")),
+        ("token", client("/gives", "")),
+        ("client", client("/refuses", "")),
+        ("form", client("/refuses", ", client_auth: body")),
+        ("identity", format!("http: \"{locked}\", tls: {{ certificate: cert, key: key, ca: ca }}")),
+    ]
+}
+
+/// Every path of the API that can be read, and those of the deliveries.
+fn readable(deliveries: &[String]) -> Vec<String> {
+    let document: Value = serde_json::from_str(&redrive(&["openapi"]).printed()).expect("it is JSON");
+    let paths = document["paths"].as_object().expect("there are paths").iter();
+    let mut paths: Vec<String> = paths
+        .filter(|(path, item)| {
+            item.get("get").is_some()
+                && !path.contains('{')
+                && !["/v1/live", "/v1/activity"].contains(&path.as_str())
+        })
+        .map(|(path, _)| path.clone())
+        .collect();
+    paths.extend(
+        deliveries.iter().flat_map(|id| [format!("/v1/deliveries/{id}"), format!("/v1/dead-letters/{id}")]),
+    );
+    paths
+}
+
 #[test]
 fn a_refused_credential_is_fatal_and_is_told_nowhere() {
     let target = Target::start(echo);
@@ -63,22 +100,7 @@ fn a_refused_credential_is_fatal_and_is_told_nowhere() {
     let locked = target_for(&ours.pair("127.0.0.1"), mutual::known_to(&ours));
     let (folder, identity) = (Folder::with("ca.pem", &ours.pem()), theirs.pair("client"));
     identity.write(&folder);
-    let with = |auth: &str| format!("http: \"{}\", auth: {auth}", target.url());
-    let client = |path: &str, more: &str| {
-        with(&format!(
-            "{{ oauth2: {{ token_url: \"http://{}{path}\", client_id: me, client_secret: token{more} }} }}",
-            issuer.address
-        ))
-    };
-    let services = [
-        ("bearer", with("{ bearer: token }")),
-        ("basic", with("{ basic: { user: me, password: token } }")),
-        ("key", with("{ api_key: { header: x-api-key, secret: token } }")),
-        ("token", client("/gives", "")),
-        ("client", client("/refuses", "")),
-        ("form", client("/refuses", ", client_auth: body")),
-        ("identity", format!("http: \"{locked}\", tls: {{ certificate: cert, key: key, ca: ca }}")),
-    ];
+    let services = refused(&target.url(), &issuer.address.to_string(), &locked);
     let (folder, server) = start(folder, &services);
     for (name, _) in &services {
         server.accept(&format!("orders.{name}"), name, "");
@@ -102,22 +124,9 @@ fn a_refused_credential_is_fatal_and_is_told_nowhere() {
         services.iter().all(|(name, _)| alerts.contains(&format!("\"{name}\""))).then_some(())
     });
 
-    let document: Value = serde_json::from_str(&redrive(&["openapi"]).printed()).expect("it is JSON");
-    let paths = document["paths"].as_object().expect("there are paths").iter();
-    let mut paths: Vec<String> = paths
-        .filter(|(path, item)| {
-            item.get("get").is_some()
-                && !path.contains('{')
-                && !["/v1/live", "/v1/activity"].contains(&path.as_str())
-        })
-        .map(|(path, _)| path.clone())
-        .collect();
-    let ids: Vec<String> = services
-        .iter()
-        .map(|(name, _)| server.delivery(name)["id"].as_str().expect("an id").to_owned())
-        .collect();
-    paths
-        .extend(ids.iter().flat_map(|id| [format!("/v1/deliveries/{id}"), format!("/v1/dead-letters/{id}")]));
+    let ids =
+        services.iter().map(|(name, _)| server.delivery(name)["id"].as_str().expect("an id").to_owned());
+    let paths = readable(&ids.collect::<Vec<_>>());
     let pem = identity.key_pem();
     let key = pem.lines().nth(1).expect("a key has a line").to_owned();
     let assert_silent = |place: &str, bytes: &[u8]| {

@@ -137,8 +137,11 @@ impl Wire {
             }
         };
         let origin = &route.origin;
-        let kept = self.pool.shared().take(origin, limits.reuse).map(Connection::Shared);
-        let kept = kept.or_else(|| self.pool.take(origin, limits.reuse).map(Connection::Alone));
+        let shared = route.config.as_ref().and_then(|_| self.pool.shared().take(origin, limits.reuse));
+        let kept = match shared {
+            Some(shared) => Some(Connection::Shared(shared)),
+            None => self.pool.take(origin, limits.reuse).map(Connection::Alone),
+        };
         let request = match kept {
             None => request,
             Some(kept) => {
