@@ -406,7 +406,10 @@ services:
                 "2 not-built-in secret kind `key-vault` is not available in this version",
             ]
         );
-        assert_eq!(missing[0].help, "available target kinds: `container`, `exec`, `http`, `log`, `ntfy`, `smtp`");
+        assert_eq!(
+            missing[0].help,
+            "available target kinds: `container`, `exec`, `http`, `log`, `ntfy`, `smtp`"
+        );
     }
 
     #[test]

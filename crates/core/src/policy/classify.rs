@@ -237,7 +237,7 @@ const fn is_same(one: &[u8], other: &[u8]) -> bool {
 }
 
 #[rustfmt::skip]
-const KNOWN: [KnownCode; 55] = [
+const KNOWN: [KnownCode; 56] = [
     KnownCode::new(codes::NETWORK_TIMEOUT,        CodeMeaning::Timeout),
     KnownCode::new(codes::TIME_LIMIT_EXCEEDED,    CodeMeaning::Timeout),
     KnownCode::new("RELAY_TIMEOUT",               CodeMeaning::Timeout),
