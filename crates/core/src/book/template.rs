@@ -253,6 +253,12 @@ impl Template {
                 ErrorKind::UndefinedError => self.missing(compiled, context),
                 ErrorKind::OutOfFuel => RenderError::TooManySteps { template },
                 ErrorKind::BadEscape => RenderError::UnsafePath { template },
+                // Filters say this of a value that is absent.
+                ErrorKind::InvalidOperation | ErrorKind::MissingArgument
+                    if compiled.fields.iter().any(|field| !context.has(field)) =>
+                {
+                    self.missing(compiled, context)
+                }
                 kind => RenderError::Failed { template, reason: kind.to_string() },
             })
         })?;

@@ -3,6 +3,7 @@
 mod addresses;
 mod alerts;
 mod answers;
+mod apis;
 mod archive;
 mod auth;
 mod backtest;

@@ -125,6 +125,9 @@ pub(crate) fn percent_encoded(text: &str) -> String {
 }
 
 fn join(list: &Value, separator: Option<&str>) -> Result<String, Error> {
+    if list.is_undefined() {
+        return Err(Error::from(ErrorKind::UndefinedError));
+    }
     let separator = separator.unwrap_or_default();
     let mut joined = String::new();
     for (place, item) in list.try_iter()?.enumerate() {

@@ -59,7 +59,7 @@ pub(super) fn read(form: HttpFormat, from: &mut SettingsReader<'_>) -> Option<Ce
 pub const TOO_LONG: &str = "is longer than 256KiB";
 const _: () = assert!(limits::EXPECTED_BODY_BYTES_MAX == 256 * 1024, "the text says so");
 
-#[cfg(test)]
+#[cfg(all(test, feature = "events"))]
 mod tests {
     use super::*;
 

@@ -1,3 +1,5 @@
+//! Requests that are filled in, events that do not fit, and books that are refused.
+
 use std::collections::BTreeMap as Map;
 
 use proptest::prelude::*;
