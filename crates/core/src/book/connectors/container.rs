@@ -133,17 +133,19 @@ fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Pr
     let settings = ContainerSettings {
         image,
         command: from.texts("command"),
-        runtime: match from.says("runtime", "podman") {
-            true => ContainerRuntime::Podman,
-            false => ContainerRuntime::Docker,
+        runtime: if from.says("runtime", "podman") {
+            ContainerRuntime::Podman
+        } else {
+            ContainerRuntime::Docker
         },
         cpus: parse::number_of(from.node, "cpus"),
         processes_max: parse::number_of(from.node, "pids"),
         network: from.text("container_network"),
         user: from.text("user"),
-        file_system: match from.says("read_only", "true") {
-            true => FileSystemAccess::ReadOnly,
-            false => FileSystemAccess::Writable,
+        file_system: if from.says("read_only", "true") {
+            FileSystemAccess::ReadOnly
+        } else {
+            FileSystemAccess::Writable
         },
         mounts,
         run,
