@@ -226,6 +226,7 @@ fn beside(object: &ObjectSchema, key: &str) -> Vec<(&'static str, Value)> {
             vec![("scheme", json!("hmac"))]
         }
         ("a receiver", "email" | "smtp" | "from") => vec![("smtp", json!("smtp://one.test"))],
+        ("a target", "tls") => vec![("http", json!("https://one.test/"))],
         ("a target", "batch_max") => vec![("format", json!("batch"))],
         _ => Vec::new(),
     }
@@ -257,6 +258,7 @@ fn least(object: &ObjectSchema, which: Sample) -> Map<String, Value> {
         "a service" => json!({ "events": ["a.b"] }),
         "an override of the classification" => json!({ "status": 404 }),
         "a source" => json!({ "type": "a.b" }),
+        "a TLS client" => json!({ "certificate": "a", "key": "a" }),
         "an alert" => json!({ "when": "dead_letters > 1", "severity": "high" }),
         _ => json!({}),
     };

@@ -8,16 +8,19 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
 
+use redrive_core::book::connectors::http::{HttpAuth, TlsClient};
 use redrive_core::book::connectors::{self, Connector, Connectors, Endpoint};
-use redrive_core::book::model::Sections;
+use redrive_core::book::model::{Network, Sections};
 
 use crate::archive::{Archive, ArchiveFailure, folder};
 use crate::receiver;
 use crate::secret::{self, SecretError, SecretSource, SecretValues, Secrets};
 use crate::source::{self, Source};
-use crate::target::http::{Pool, Signing, check_secret};
+use crate::target::http::{Auth, ClientTls, Pool, Signing, check_secret};
 use crate::target::{Target, container, exec, http, log, ntfy, smtp};
+use crate::tls::{ClientPem, ClientPemPart, Roots, client_config_of};
 use redrive::process::Supervisor;
+use zeroize::Zeroizing;
 
 pub type ConnectorFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -71,6 +74,46 @@ impl Site<'_> {
             check_secret(&values)?;
         }
         Ok(Some(Signing::new(self.secrets.clone(), name)))
+    }
+
+    /// Values that can be read now must be usable.
+    pub(crate) fn tls(&self, client: Option<&TlsClient>) -> Result<Option<ClientTls>, MakeError> {
+        let Some(client) = client else { return Ok(None) };
+        let read = |name: &String| {
+            let at = self.sections.secrets.get(name)?;
+            self.drivers.read_now(&at.value.endpoint)?.ok()
+        };
+        let identity = client.identity.as_ref().map(|one| (read(&one.certificate), read(&one.key)));
+        let ca = client.ca.as_ref().map(read);
+        let is_known = !matches!(identity, Some((None, _) | (_, None))) && !matches!(ca, Some(None));
+        if is_known {
+            let first = |values: &'_ Option<SecretValues>| {
+                values.as_ref().and_then(|values| values.iter().next()).unwrap_or_default().to_vec()
+            };
+            let identity =
+                identity.map(|(certificate, key)| (first(&certificate), Zeroizing::new(first(&key))));
+            let ca = ca.map(|ca| first(&ca));
+            let pem = ClientPem {
+                identity: identity
+                    .as_ref()
+                    .map(|(certificate, key)| (certificate.as_slice(), key.as_slice())),
+                ca: ca.as_deref(),
+            };
+            client_config_of(&Roots::Only(Vec::new()), &pem).map_err(|invalid| {
+                let identity = client.identity.as_ref();
+                let name = match invalid.part {
+                    ClientPemPart::Certificate => identity.map(|one| &one.certificate),
+                    ClientPemPart::Key => identity.map(|one| &one.key),
+                    ClientPemPart::Ca => client.ca.as_ref(),
+                };
+                format!("secret `{}` {invalid}", name.expect("what is wrong is there"))
+            })?;
+        }
+        Ok(Some(ClientTls::new(client, self.secrets)))
+    }
+
+    pub(crate) fn auth(&self, auth: Option<&HttpAuth>, network: Network) -> Result<Option<Auth>, MakeError> {
+        Ok(auth.map(|auth| Auth::new(auth, self.secrets, self.pool, network)).transpose()?)
     }
 }
 

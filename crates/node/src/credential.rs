@@ -52,12 +52,15 @@ impl Credential {
         self.header(&self.value(limit).await?)
     }
 
+    /// Such as "has no certificate".
+    pub(crate) fn unusable(&self, why: &str) -> TargetReply {
+        let message = format!("{}: secret `{}` {why}", self.failure, self.name);
+        TargetReply::new(ReplyKind::ConfigMissing, message)
+    }
+
     fn header(&self, value: &str) -> Result<HeaderValue, TargetReply> {
-        let mut header = HeaderValue::from_str(value).map_err(|_| {
-            let message =
-                format!("{}: secret `{}` has characters not allowed in a header", self.failure, self.name);
-            TargetReply::new(ReplyKind::ConfigMissing, message)
-        })?;
+        let mut header = HeaderValue::from_str(value)
+            .map_err(|_| self.unusable("has characters not allowed in a header"))?;
         header.set_sensitive(true);
         Ok(header)
     }

@@ -28,7 +28,7 @@ use self::email::Mail;
 use crate::connectors::{Driver, Make, MakeError, Site, settings};
 use crate::credential::Credential;
 use crate::target::Target;
-use crate::target::http::{HttpOptions, HttpTarget, RequestShape, Wire, WireOptions};
+use crate::target::http::{HttpOptions, HttpTarget, RequestShape, Wire, WireOptions, fixed_headers};
 
 const PERMITS: u32 = 4;
 
@@ -36,10 +36,10 @@ const PERMITS: u32 = 4;
 pub(crate) const WEBHOOK: Driver = Driver {
     connector: &notify::WEBHOOK,
     make: Make::Target(|endpoint, site| {
-        let notify::NotifySettings { address, network, secret } = settings(endpoint);
+        let notify::NotifySettings { address, network, secret, headers } = settings(endpoint);
         let options = HttpOptions {
             shape: RequestShape::default(),
-            auth: None,
+            auth: site.auth(headers.auth.as_ref(), *network)?,
             secret_path: None,
             expect: None,
             signing: site.signing(secret.as_ref())?,
@@ -47,7 +47,8 @@ pub(crate) const WEBHOOK: Driver = Driver {
             network: *network,
             place: site.place.clone(),
         };
-        Ok(Arc::new(HttpTarget::new(address, options, Arc::clone(site.pool))?))
+        let target = HttpTarget::new(address, options, Arc::clone(site.pool))?;
+        Ok(Arc::new(target.with_headers(fixed_headers(&headers.fixed))))
     }),
 };
 
@@ -83,7 +84,7 @@ fn posted(
     path: &str,
     dialect: NoticeFormat,
 ) -> Result<Arc<dyn Target>, MakeError> {
-    let notify::NotifySettings { address, network, secret } = settings(endpoint);
+    let notify::NotifySettings { address, network, secret, .. } = settings(endpoint);
     let address =
         if path.is_empty() { address.clone() } else { address.trim_end_matches('/').to_owned() + path };
     let options = WireOptions { permits: PERMITS, network: *network, place: site.place.clone() };

@@ -52,10 +52,13 @@ const LOOK_MAX: Duration = Duration::from_millis(100);
 pub struct SecretValues(Vec<Zeroizing<Vec<u8>>>);
 
 impl SecretValues {
-    /// Each non-empty line is a value, trimmed, newest first. Errors name the place.
+    /// Each non-empty line is a value, trimmed, newest first; PEM text is one value. Errors name the place.
     pub fn from_lines(bytes: &[u8], place: &str) -> Result<Self, SecretError> {
         if bytes.len() > SECRET_BYTES_MAX {
             return Err(SecretError::TooLarge(place.to_owned()));
+        }
+        if bytes.split(|byte| *byte == b'\n').any(|line| line.starts_with(b"-----BEGIN ")) {
+            return Ok(Self(vec![Zeroizing::new(bytes.trim_ascii().to_vec())]));
         }
         let lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
         let values: Vec<_> =
@@ -140,6 +143,8 @@ struct SecretsShared {
     clock: ClockFn,
     listener: OnceLock<Box<dyn Fn(SecretChange) + Send + Sync>>,
     seen: Arc<KnownValues>,
+    /// Apart, since they change often and must not displace the others.
+    tokens: KnownValues,
 }
 
 struct CachedSecret {
@@ -174,6 +179,7 @@ impl Secrets {
             clock: timer_clock(),
             listener: OnceLock::new(),
             seen: Arc::default(),
+            tokens: KnownValues::default(),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -254,7 +260,15 @@ impl Secrets {
     /// Removes known values from a text. Never waits, so it is safe to call while logging.
     #[must_use]
     pub fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        self.shared.seen.hide(text)
+        match self.shared.seen.hide(text) {
+            Cow::Borrowed(text) => self.shared.tokens.hide(text),
+            Cow::Owned(text) => Cow::Owned(self.shared.tokens.hide(&text).into_owned()),
+        }
+    }
+
+    /// Remembers a token that was got for a secret, to be removed from texts as well.
+    pub(crate) fn note_token(&self, token: &str) {
+        self.shared.tokens.note_text(token);
     }
 
     /// Secrets that cannot be fetched. Each is fetched once more, so that recovered ones are not reported.

@@ -2,6 +2,7 @@
 //!
 //! Invariants: TLS 1.2 and 1.3 only, by rustls over ring; no error shows a key.
 
+mod client;
 mod identity;
 
 use std::fs::File;
@@ -10,12 +11,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use redrive_core::time::Timestamp;
-use rustls::client::ClientConfig;
+use rustls::client::{ClientConfig, WantsClientCert};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, UnixTime};
-use rustls::{CertificateError, RootCertStore};
+use rustls::{CertificateError, ConfigBuilder, RootCertStore};
 use zeroize::Zeroizing;
 
+pub(crate) use self::client::{ClientPem, ClientPemPart, client_config_of, offering_http2};
 pub use self::identity::{InvalidIdentity, server_config};
 
 #[derive(Clone, Debug)]
@@ -81,6 +83,12 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, InvalidPem>
 /// For HTTP/1.1. Reading the system's certificates takes some milliseconds.
 #[must_use]
 pub fn client_config(roots: &Roots) -> Arc<ClientConfig> {
+    let mut config = builder(roots).with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Arc::new(config)
+}
+
+fn builder(roots: &Roots) -> ConfigBuilder<ClientConfig, WantsClientCert> {
     let mut store = RootCertStore::empty();
     // A root that does not parse is skipped: what it signed fails by name.
     match roots {
@@ -88,13 +96,31 @@ pub fn client_config(roots: &Roots) -> Arc<ClientConfig> {
         Roots::Only(certificates) => store.add_parsable_certificates(certificates.iter().cloned()),
     };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
+    ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("the provider has ciphers for the usual versions")
         .with_root_certificates(store)
-        .with_no_client_auth();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Arc::new(config)
+}
+
+/// Whether the other side refused our client certificate, or the lack of one.
+pub(crate) const fn is_refused_client(error: &rustls::Error) -> bool {
+    use rustls::AlertDescription as Alert;
+    matches!(
+        error,
+        rustls::Error::AlertReceived(
+            Alert::NoCertificate
+                | Alert::BadCertificate
+                | Alert::UnsupportedCertificate
+                | Alert::CertificateRevoked
+                | Alert::CertificateExpired
+                | Alert::CertificateUnknown
+                | Alert::UnknownCA
+                | Alert::AccessDenied
+                // Its authority has the name of the right one, and another key.
+                | Alert::DecryptError
+                | Alert::CertificateRequired
+        )
+    )
 }
 
 /// Completes a sentence about the other side.

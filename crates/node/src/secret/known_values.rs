@@ -20,16 +20,20 @@ pub(super) struct KnownValues(Mutex<VecDeque<Zeroizing<String>>>);
 impl KnownValues {
     /// Values that are not UTF-8 cannot occur in a text.
     pub(super) fn note(&self, values: &SecretValues) {
-        let mut seen = self.0.lock().expect("lock is not poisoned");
         for value in values.iter().filter_map(|value| std::str::from_utf8(value).ok()) {
-            if seen.iter().any(|known| known.as_str() == value) {
-                continue;
-            }
-            if seen.len() >= SEEN_MAX {
-                seen.pop_front();
-            }
-            seen.push_back(Zeroizing::new(value.to_owned()));
+            self.note_text(value);
         }
+    }
+
+    pub(super) fn note_text(&self, value: &str) {
+        let mut seen = self.0.lock().expect("lock is not poisoned");
+        if seen.iter().any(|known| known.as_str() == value) {
+            return;
+        }
+        if seen.len() >= SEEN_MAX {
+            seen.pop_front();
+        }
+        seen.push_back(Zeroizing::new(value.to_owned()));
     }
 
     pub(super) fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {

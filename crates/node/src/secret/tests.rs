@@ -43,6 +43,7 @@ async fn secrets_are_found_where_the_book_says() {
     let cases = [
         ("a file",              file("one", b"hunter2\n"),                  Ok(vec!["hunter2"])),
         ("two at once",         file("two", b" new \r\n\nold"),             Ok(vec!["new", "old"])),
+        ("PEM text is one",     file("pem", b"# a key\n-----BEGIN X-----\na\n-----END X-----\n"), Ok(vec!["# a key\n-----BEGIN X-----\na\n-----END X-----"])),
         ("eight at once",       file("eight", b"1\n2\n3\n4\n5\n6\n7\n8"),   Ok(vec!["1", "2", "3", "4", "5", "6", "7", "8"])),
         ("nine at once",        file("nine", b"1\n2\n3\n4\n5\n6\n7\n8\n9"), error(format!("{} has more than 8 lines, one value each", path("nine")))),
         ("an empty file",       file("empty", b" \n"),                      error(format!("{} is empty", path("empty")))),

@@ -16,7 +16,7 @@ pub(crate) const DRIVER: Driver = Driver {
         let settings: &ContainerSettings = settings(endpoint);
         let runtime = settings.runtime.as_str().to_owned();
         let launch = Launch::Container { runtime, settings: Box::new(settings.clone()) };
-        Ok(Arc::new(WorkerTarget::at(site, launch, &settings.run)?))
+        Ok(Arc::new(WorkerTarget::new(launch, &settings.run, site)?))
     }),
 };
 

@@ -21,7 +21,7 @@ use super::exec::{Launch, WorkerTarget};
 use super::http::Pool;
 use super::log::LogTarget;
 use super::registry::Targets;
-use crate::connectors::ConnectorFuture;
+use crate::connectors::{ConnectorFuture, Drivers, Site};
 use crate::secret::Secrets;
 use crate::tls::Roots;
 
@@ -210,8 +210,16 @@ impl Downstream for Container {
         let runtime = format!("{folder}/docker");
         let launch = Launch::Container { runtime, settings: Box::new(settings.clone()) };
         let (supervisor, pool) = (Supervisor::new(), Arc::new(Pool::new(Roots::System)));
-        let target = WorkerTarget::new(launch, &settings.run, supervisor, pool, "service shop".to_owned());
-        Arc::new(target.expect("it can be made"))
+        let site = Site {
+            drivers: Drivers::built_in(),
+            sections: book.sections(),
+            secrets: &Secrets::default(),
+            pool: &pool,
+            supervisor: &supervisor,
+            permits: 1,
+            place: "service shop".to_owned(),
+        };
+        Arc::new(WorkerTarget::new(launch, &settings.run, &site).expect("it can be made"))
     }
 
     fn set_mood(&self, mood: DownstreamMood) -> ConnectorFuture<'_, bool> {

@@ -15,20 +15,24 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, Method};
 use redrive_core::book::connectors;
 use redrive_core::book::connectors::container::ContainerSettings;
-use redrive_core::book::connectors::exec::{ExecInput, ExecSettings, RunSettings};
+use redrive_core::book::connectors::exec::{Cancellation, ExecInput, ExecSettings, RunSettings};
+use redrive_core::book::connectors::http::FixedCall;
 use redrive_core::book::model::Network;
 use redrive_core::engine::worker::RunReport;
 use redrive_core::engine::{Ending, PendingDelivery, TargetCall};
 use redrive_core::event::idempotency::webhook_id;
 use redrive_core::policy::answer::{Exit, ReplyKind, TargetReply};
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 
-use super::http::{InvalidTargetAddress, Pool, Wire, WireOptions, place_in_trace, structured, trace_state};
+use super::http::{
+    Auth, Pool, Wire, WireOptions, fixed_headers, method_of, place_in_trace, structured, trace_state,
+};
 use super::{Target, container};
-use crate::connectors::{Driver, Make, Site, settings};
+use crate::connectors::{Driver, Make, MakeError, Site, settings};
 use redrive::process::{ProgramCommand, ProgramRun, RunEnd, RunLimits, Supervisor};
 
 const CANCEL_WITHIN: Duration = Duration::from_secs(10);
@@ -57,7 +61,46 @@ pub(super) enum Launch {
 
 enum Cancel {
     ProgramCommand(Vec<String>),
-    Post(Wire),
+    Call(Box<CancelCall>),
+}
+
+struct CancelCall {
+    wire: Wire,
+    method: Method,
+    headers: HeaderMap,
+    auth: Option<Auth>,
+}
+
+impl CancelCall {
+    fn new(call: &FixedCall, site: &Site<'_>) -> Result<Self, MakeError> {
+        // A literal or internal address needs no permission here, and neither does its issuer of tokens.
+        let network = Network::Private;
+        let options = WireOptions { permits: 1, network, place: site.place.clone() };
+        let mut headers =
+            HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+        headers.extend(fixed_headers(&call.headers.fixed));
+        Ok(Self {
+            wire: Wire::new(&call.address, options, Arc::clone(site.pool))?,
+            method: method_of(call.method),
+            headers,
+            auth: site.auth(call.headers.auth.as_ref(), network)?,
+        })
+    }
+
+    async fn send(&self, body: Bytes) -> TargetReply {
+        let until = Instant::now() + CANCEL_WITHIN;
+        let send = |headers| {
+            let left = until.saturating_duration_since(Instant::now());
+            self.wire.send_within(left, self.method.clone(), headers, body.clone())
+        };
+        let Some(auth) = &self.auth else { return send(self.headers.clone()).await };
+        let with = |name, value| {
+            let mut headers = self.headers.clone();
+            headers.insert(name, value);
+            send(headers)
+        };
+        auth.around(until, with).await
+    }
 }
 
 pub(crate) const DRIVER: Driver = Driver {
@@ -65,39 +108,20 @@ pub(crate) const DRIVER: Driver = Driver {
     make: Make::Target(|endpoint, site| {
         let ExecSettings { command, folder, run } = settings(endpoint);
         let launch = Launch::Program { words: command.clone(), folder: folder.clone() };
-        Ok(Arc::new(WorkerTarget::at(site, launch, run)?))
+        Ok(Arc::new(WorkerTarget::new(launch, run, site)?))
     }),
 };
 
 impl WorkerTarget {
-    pub(super) fn at(
-        site: &Site<'_>,
-        launch: Launch,
-        settings: &RunSettings,
-    ) -> Result<Self, InvalidTargetAddress> {
-        let (supervisor, pool) = (site.supervisor.clone(), Arc::clone(site.pool));
-        Self::new(launch, settings, supervisor, pool, site.place.clone())
-    }
-
-    /// The pool is for an `on_timeout` address; the place is owner and line, for messages.
-    pub(super) fn new(
-        launch: Launch,
-        settings: &RunSettings,
-        supervisor: Supervisor,
-        pool: Arc<Pool>,
-        place: String,
-    ) -> Result<Self, InvalidTargetAddress> {
+    pub(super) fn new(launch: Launch, settings: &RunSettings, site: &Site<'_>) -> Result<Self, MakeError> {
         let usual = RunLimits::default();
-        let on_timeout = match settings.on_timeout.as_slice() {
-            [] => None,
-            [address] if address.starts_with("http://") || address.starts_with("https://") => {
-                let options = WireOptions { permits: 1, network: Network::Private, place };
-                Some(Cancel::Post(Wire::new(address, options, Arc::clone(&pool))?))
-            }
-            words => Some(Cancel::ProgramCommand(words.to_vec())),
+        let on_timeout = match &settings.on_timeout {
+            None => None,
+            Some(Cancellation::Call(call)) => Some(Cancel::Call(Box::new(CancelCall::new(call, site)?))),
+            Some(Cancellation::Command(words)) => Some(Cancel::ProgramCommand(words.clone())),
         };
         Ok(Self {
-            supervisor,
+            supervisor: site.supervisor.clone(),
             launch,
             settings: settings.clone(),
             limits: RunLimits {
@@ -110,7 +134,7 @@ impl WorkerTarget {
                     .map_or(usual.output_bytes, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
             },
             on_timeout,
-            pool,
+            pool: Arc::clone(site.pool),
         })
     }
 
@@ -195,8 +219,8 @@ impl WorkerTarget {
                     self.supervisor.run(command, RunLimits { time: CANCEL_WITHIN, ..self.limits }).await;
                 (run.end != RunEnd::Exited(0)).then(|| message(&run, Exit::Code(1)))
             }
-            Cancel::Post(wire) => {
-                let reply = wire.post_within(CANCEL_WITHIN, json_headers(), variables_json(variables)).await;
+            Cancel::Call(call) => {
+                let reply = call.send(variables_json(variables)).await;
                 let is_taken = matches!(reply.seen, ReplyKind::Http { status: 200..=299, .. });
                 (!is_taken).then_some(reply.message)
             }
@@ -258,10 +282,6 @@ fn variables_json(variables: &[(&'static str, String)]) -> Bytes {
     let json: Map<String, Value> =
         variables.iter().map(|(key, value)| (name(key), value.as_str().into())).collect();
     Value::Object(json).to_string().into()
-}
-
-fn json_headers() -> HeaderMap {
-    HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))])
 }
 
 fn message(run: &ProgramRun, exit: Exit) -> String {

@@ -2,9 +2,10 @@
 //!
 //! Every part of a call has a limit, and so has the whole, so a call ends whether the other side answers,
 //! hangs, sends garbage or never stops. Redirects are not followed: an event goes only where the book says.
-//! HTTP/1.1 only.
+//! Over TLS a target may speak HTTP/2 (`shared.rs`); else calls are made in HTTP/1.1.
 //!
-//! Invariants: one call is one request; dropping a call's future ends the call and its connection.
+//! Invariants: one call is one request, or two if the first was refused for a token that was then renewed; dropping a call's
+//! future ends the call, and its connection unless others share it.
 
 mod address;
 mod answer;
@@ -15,27 +16,32 @@ mod expected;
 mod failure;
 pub(crate) mod fetch;
 mod guard;
+mod identity;
 mod limits;
 mod line;
+mod oauth;
 mod other_host;
 mod pool;
 pub mod preview;
 mod request;
 mod resolve;
 mod secret_path;
+mod shared;
 mod sign;
 mod wire;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::Request;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use http_body_util::Full;
 use redrive_core::book::cel::CelExpression;
-use redrive_core::book::connectors::{self, http::HttpSettings};
+use redrive_core::book::connectors;
+use redrive_core::book::connectors::http::{HttpMethod, HttpSettings};
 use redrive_core::book::model::Network;
 use redrive_core::engine::{Ending, TargetCall};
 use redrive_core::policy::answer::{CallPart, MalformedEvent, ReplyKind, TargetReply};
@@ -53,6 +59,7 @@ use redrive::http::answer::reply;
 
 pub use self::address::InvalidTargetAddress;
 pub use self::auth::Auth;
+pub use self::identity::ClientTls;
 pub(crate) use self::other_host::{HostLimits, OtherHost};
 pub use self::pool::Pool;
 pub use self::request::{NoRequest, RequestShape};
@@ -69,6 +76,8 @@ pub struct HttpTarget {
     auth: Option<Auth>,
     secret_path: Option<SecretPath>,
     expect: Option<CelExpression>,
+    /// On every call, beside those of the shape.
+    headers: HeaderMap,
     signing: Option<Signing>,
     /// The machine's clock, like the receiver's; the node's own is not affected when that is set.
     now: fn() -> Timestamp,
@@ -91,11 +100,11 @@ pub struct HttpOptions {
 pub(crate) const DRIVER: Driver = Driver {
     connector: &connectors::http::TARGET,
     make: Make::Target(|endpoint, site| {
-        let HttpSettings { address, form, secret, method, request, secret_path, expect, auth, network } =
+        let HttpSettings { address, form, secret, method, request, secret_path, expect, auth, tls, network } =
             settings(endpoint);
         let options = HttpOptions {
             shape: RequestShape::new(*form, *method, request),
-            auth: auth.as_ref().map(|auth| Auth::new(auth, site.secrets)),
+            auth: site.auth(auth.as_ref(), *network)?,
             expect: expect.clone(),
             secret_path: secret_path.as_ref().map(|name| SecretPath::new(site.secrets, name)),
             signing: site.signing(secret.as_ref())?,
@@ -103,7 +112,8 @@ pub(crate) const DRIVER: Driver = Driver {
             network: *network,
             place: site.place.clone(),
         };
-        Ok(Arc::new(HttpTarget::new(address, options, Arc::clone(site.pool))?))
+        let target = HttpTarget::new(address, options, Arc::clone(site.pool))?;
+        Ok(Arc::new(target.with_tls(site.tls(tls.as_ref())?)))
     }),
 };
 
@@ -112,7 +122,18 @@ impl HttpTarget {
     pub fn new(address: &str, options: HttpOptions, pool: Arc<Pool>) -> Result<Self, InvalidTargetAddress> {
         let HttpOptions { shape, auth, secret_path, expect, signing, permits, network, place } = options;
         let wire = Wire::new(address, WireOptions { permits, network, place }, pool)?;
-        Ok(Self { wire, shape, auth, secret_path, expect, signing, now: wall_clock })
+        let headers = HeaderMap::new();
+        Ok(Self { wire, shape, auth, secret_path, expect, headers, signing, now: wall_clock })
+    }
+
+    #[must_use]
+    pub fn with_headers(self, headers: HeaderMap) -> Self {
+        Self { headers, ..self }
+    }
+
+    #[must_use]
+    pub fn with_tls(self, tls: Option<ClientTls>) -> Self {
+        Self { wire: self.wire.with_tls(tls), ..self }
     }
 
     #[cfg(test)]
@@ -133,6 +154,7 @@ impl HttpTarget {
             Ok(request) => request.map(Full::new),
             Err(none) => return Ok(Ending::Reply(no_request(&none))),
         };
+        request.headers_mut().extend(self.headers.clone());
         let Some(secret_path) = &self.secret_path else {
             return self.authorized(request, call, &limits).await;
         };
@@ -150,12 +172,21 @@ impl HttpTarget {
         limits: &CallLimits,
     ) -> Result<Ending, CallFailure> {
         let Some(auth) = &self.auth else { return self.send(request, call, limits).await };
-        let (name, value) = match auth.header(limits.whole).await {
-            Ok(header) => header,
+        let mut credential = match auth.credential(limits.whole_at).await {
+            Ok(credential) => credential,
             Err(reply) => return Ok(Ending::Reply(reply)),
         };
-        request.headers_mut().insert(name, value.clone());
-        Ok(auth.hidden_in(self.send(request, call, limits).await?, &value))
+        request.headers_mut().insert(&credential.name, credential.value.clone());
+        let again = auth.can_renew().then(|| request.clone());
+        let mut ending = self.send(request, call, limits).await?;
+        if let (Some(mut again), Ending::Reply(reply)) = (again, &ending)
+            && let Some(newer) = auth.renewed(&credential, reply, limits.whole_at).await
+        {
+            again.headers_mut().insert(&newer.name, newer.value.clone());
+            credential = newer;
+            ending = self.send(again, call, limits).await?;
+        }
+        Ok(auth.hidden_in(ending, &credential))
     }
 
     async fn send(
@@ -225,6 +256,25 @@ impl Target for HttpTarget {
             let ending = self.exchange(&call).await;
             ending.unwrap_or_else(|failure| Ending::Reply(failure.into_reply()))
         })
+    }
+}
+
+/// Headers that the book states for every call.
+pub(crate) fn fixed_headers(headers: &BTreeMap<String, String>) -> HeaderMap {
+    let header = |(name, value): (&String, &String)| {
+        let name = HeaderName::try_from(name).expect("the book has valid header names");
+        (name, HeaderValue::try_from(value).expect("the book has valid header values"))
+    };
+    headers.iter().map(header).collect()
+}
+
+pub(crate) const fn method_of(method: HttpMethod) -> Method {
+    match method {
+        HttpMethod::Post => Method::POST,
+        HttpMethod::Put => Method::PUT,
+        HttpMethod::Patch => Method::PATCH,
+        HttpMethod::Delete => Method::DELETE,
+        HttpMethod::Get => Method::GET,
     }
 }
 

@@ -83,7 +83,7 @@ impl ContainerCommand {
         let runtime = runtime.into();
         let client = ProgramCommand::new(&runtime).group_only();
         Self {
-            client: CLIENT_VARIABLES.iter().fold(client, |client, name| client.inherit(name)),
+            client: CLIENT_VARIABLES.iter().fold(client, ProgramCommand::inherit),
             runtime,
             image: image.into(),
             key: String::new(),
@@ -212,12 +212,11 @@ pub(super) async fn run(supervisor: &Supervisor, command: ContainerCommand, limi
         run = &mut client => Some(run),
         () = wind_down => None,
     };
-    let run = match ended {
-        Some(run) => run,
-        None => {
-            clients.stop(Duration::ZERO);
-            client.await
-        }
+    let run = if let Some(run) = ended {
+        run
+    } else {
+        clients.stop(Duration::ZERO);
+        client.await
     };
     container.remove(LastSeen::Running).await;
     ProgramRun { end, took: begun.elapsed(), ..run }

@@ -191,14 +191,15 @@ impl Family {
                 found.insert(stat.process);
             }
         }
-        while self.reach == FamilyReach::All {
+        let is_only_group = self.reach == FamilyReach::Group;
+        loop {
             let is_child = |stat: &&Stat| {
                 stat.process.pid != own
                     && !found.contains(&stat.process)
                     && found.iter().any(|parent| parent.pid == stat.parent)
             };
             let children: Vec<Process> = everybody.iter().filter(is_child).map(|stat| stat.process).collect();
-            if children.is_empty() {
+            if is_only_group || children.is_empty() {
                 break;
             }
             found.extend(children);

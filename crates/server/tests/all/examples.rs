@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use redrive_core::book::connectors::built_in;
-use redrive_core::book::connectors::exec::ExecSettings;
+use redrive_core::book::connectors::exec::{Cancellation, ExecSettings};
 use redrive_core::book::connectors::webhook::WebhookSettings;
 use redrive_core::book::model::{
     AlertSeverity, ConsumerPattern, DaprTarget, DeliveryOrder, DependencyEntry, Direction, IdempotencyBy,
@@ -596,9 +596,10 @@ fn limits(rule: &Resolved<'_>) -> String {
     let category = timeouts.category.as_str();
     if let Some((process, spawn)) = process.and_then(|process| Some((process, process.spawn_limit?))) {
         let (spawn, run) = (show_duration(spawn), show_duration(whole.first));
-        let cancelled = match process.on_timeout.as_slice() {
-            [] => String::new(),
-            command => format!(", cancelled by {}", command.join(" ")),
+        let cancelled = match &process.on_timeout {
+            None => String::new(),
+            Some(Cancellation::Command(command)) => format!(", cancelled by {}", command.join(" ")),
+            Some(Cancellation::Call(call)) => format!(", cancelled by {}", call.address),
         };
         let output = process.output.as_deref().expect("the workers tell their results");
         return format!("{service}: spawn {spawn}, run {run}, {category}{cancelled}, then {output}");

@@ -71,6 +71,8 @@ const SCHEDULES: &str = "crates/node/src/runtime/schedules/tests.rs";
 const ARCHIVIST: &str = "crates/node/src/archive/archivist/tests.rs";
 const AUTOMATIC: &str = "crates/server/tests/all/replay/automatic.rs";
 const SMTP: &str = "crates/node/src/target/smtp/behaviour_test.rs";
+const OAUTH: &str = "crates/server/tests/all/auth/oauth.rs";
+const MUTUAL: &str = "crates/server/tests/all/auth/mutual.rs";
 const MAIL: &str = "crates/server/tests/all/alerts/mail.rs";
 
 #[rustfmt::skip]
@@ -143,6 +145,21 @@ const EVIDENCE: &[(&str, Evidence)] = &[
     ("a basic authentication: password",         Pair(Group::Targets)),
     ("an API key: header",                       Pair(Group::Targets)),
     ("an API key: secret",                       Pair(Group::Targets)),
+    ("a target: tls",                             Test(MUTUAL, "calls_show_the_certificate_of_the_book_and_trust_its_authority")),
+    ("a TLS client: certificate",                 Test(MUTUAL, "calls_show_the_certificate_of_the_book_and_trust_its_authority")),
+    ("a TLS client: key",                         Test(MUTUAL, "calls_show_the_certificate_of_the_book_and_trust_its_authority")),
+    ("a TLS client: ca",                          Test(MUTUAL, "calls_show_the_certificate_of_the_book_and_trust_its_authority")),
+    ("an authentication: oauth2",                 Test(OAUTH, "a_client_asks_its_issuer_as_the_book_says")),
+    ("an OAuth 2 client: token_url",              Test(OAUTH, "a_client_asks_its_issuer_as_the_book_says")),
+    ("an OAuth 2 client: client_id",              Test(OAUTH, "a_client_asks_its_issuer_as_the_book_says")),
+    ("an OAuth 2 client: client_secret",          Test(OAUTH, "a_client_asks_its_issuer_as_the_book_says")),
+    ("an OAuth 2 client: scope",                  Test(OAUTH, "a_client_asks_its_issuer_as_the_book_says")),
+    ("an OAuth 2 client: audience",               Test(OAUTH, "a_client_asks_its_issuer_as_the_book_says")),
+    ("an OAuth 2 client: client_auth",            Test(OAUTH, "a_client_asks_its_issuer_as_the_book_says")),
+    ("a cancelling call: http",                   Test(EXEC, "a_cancelling_call_carries_what_the_book_says")),
+    ("a cancelling call: method",                 Test(EXEC, "a_cancelling_call_carries_what_the_book_says")),
+    ("a cancelling call: headers",                Test(EXEC, "a_cancelling_call_carries_what_the_book_says")),
+    ("a cancelling call: auth",                   Test(EXEC, "a_cancelling_call_carries_what_the_book_says")),
     ("a target: batch_max",                     Pair(Group::Targets)),
     ("a target: secret",                        Pair(Group::Targets)),
     ("a target: command",                   Test(CONTAINERS, "a_container_gets_the_event_and_its_end_is_read_back")),
@@ -242,6 +259,8 @@ const EVIDENCE: &[(&str, Evidence)] = &[
     ("a receiver: timeout",                     Pair(Group::Alerting)),
     ("a receiver: network",                     Pair(Group::Alerting)),
     ("a receiver: secret",                      Pair(Group::Alerting)),
+    ("a receiver: headers",                     Pair(Group::Alerting)),
+    ("a receiver: auth",                        Pair(Group::Alerting)),
 ];
 
 #[test]

@@ -34,6 +34,7 @@ mod guard;
 mod health;
 mod hooks;
 mod hostile;
+mod http2;
 mod identity;
 mod imports;
 mod inert;

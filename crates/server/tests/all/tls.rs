@@ -10,6 +10,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use rustls::server::NoClientAuth;
+use rustls::server::danger::ClientCertVerifier;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::alerts::until_told;
@@ -19,14 +21,14 @@ use crate::target::Target;
 
 /// Somebody who signs certificates.
 pub(crate) struct Authority {
-    certificate: CertificateDer<'static>,
+    pub(crate) certificate: CertificateDer<'static>,
     issuer: Issuer<'static, KeyPair>,
 }
 
 /// A certificate and its key.
 pub(crate) struct Pair {
-    certificate: CertificateDer<'static>,
-    key: Vec<u8>,
+    pub(crate) certificate: CertificateDer<'static>,
+    pub(crate) key: Vec<u8>,
 }
 
 impl Authority {
@@ -60,7 +62,7 @@ impl Pair {
         pem("PRIVATE KEY", &self.key)
     }
 
-    fn write(&self, folder: &Folder) {
+    pub(crate) fn write(&self, folder: &Folder) {
         folder.write("cert.pem", self.certificate_pem());
         folder.write("key.pem", self.key_pem());
     }
@@ -292,12 +294,17 @@ fn who_speaks_no_tls_is_told_so_and_harms_nobody() {
 
 /// A target behind TLS that takes everything; it goes away with the test.
 fn target(pair: &Pair) -> String {
+    target_for(pair, Arc::new(NoClientAuth))
+}
+
+/// The same for callers that the verifier lets in.
+pub(crate) fn target_for(pair: &Pair, callers: Arc<dyn ClientCertVerifier>) -> String {
     let key = PrivatePkcs8KeyDer::from(pair.key.clone()).into();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("the usual versions")
-        .with_no_client_auth()
+        .with_client_cert_verifier(callers)
         .with_single_cert(vec![pair.certificate.clone()], key)
         .expect("a key and its certificate");
     let config = Arc::new(config);

@@ -133,17 +133,19 @@ fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Pr
     let settings = ContainerSettings {
         image,
         command: from.texts("command"),
-        runtime: match from.says("runtime", "podman") {
-            true => ContainerRuntime::Podman,
-            false => ContainerRuntime::Docker,
+        runtime: if from.says("runtime", "podman") {
+            ContainerRuntime::Podman
+        } else {
+            ContainerRuntime::Docker
         },
         cpus: parse::number_of(from.node, "cpus"),
         processes_max: parse::number_of(from.node, "pids"),
         network: from.text("container_network"),
         user: from.text("user"),
-        file_system: match from.says("read_only", "true") {
-            true => FileSystemAccess::ReadOnly,
-            false => FileSystemAccess::Writable,
+        file_system: if from.says("read_only", "true") {
+            FileSystemAccess::ReadOnly
+        } else {
+            FileSystemAccess::Writable
         },
         mounts,
         run,
@@ -215,11 +217,11 @@ mod tests {
             ("an option as image",        "container: --privileged",                                    "bad-image"),
             ("two words as image",        "container: \"busybox --privileged\"",                        "bad-image"),
             ("an empty image",            "container: \"\"",                                            "wrong-type"),
-            ("an unknown runtime",        "container: a, runtime: lxc",                                 "not-allowed"),
+            ("an unknown runtime",        "container: a, runtime: lxc",                                 "unknown-word"),
             ("too little memory",         "container: a, memory: 1MiB",                                 "out-of-range"),
             ("no CPU",                    "container: a, cpus: 0",                                      "out-of-range"),
             ("half a CPU",                "container: a, cpus: 0.5, pids: 10, memory: 6MiB",            ""),
-            ("a variable with a value",   "container: a, env: { \"A=B\": c }",                          "bad-variable"),
+            ("a variable with a colon",   "container: a, env: { \"A:B\": c }",                          "bad-variable"),
             ("a pattern of variables",    "container: a, inherit: [\"*\"]",                             "bad-variable"),
             ("a folder and a volume",     "container: a, mounts: [\"/a:/b\", \"cache:/c:ro\"]",         ""),
             ("a relative folder",         "container: a, mounts: [\"./a:/b\"]",                         "bad-mount"),

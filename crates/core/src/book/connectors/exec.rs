@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::http::fixed::CALL;
+use super::http::{FixedCall, HttpAuth};
 use super::{CallProtocol, Connector, ConnectorSettings, Edge, Profile, ProgramRun, SettingsReader};
 use crate::book::pattern::EventPattern;
 use crate::book::schema::{KeySchema, ValueType, key};
@@ -30,8 +32,8 @@ pub(super) const SPAWN_LIMIT: KeySchema = key(
 
 pub(super) const ON_TIMEOUT: KeySchema = key(
     "on_timeout",
-    ValueType::ListOf(&ValueType::Text),
-    "With `exec` and `container`: a command that cancels what runs elsewhere, or one address that is posted to.",
+    ValueType::ShortOrLong(&ValueType::ListOf(&ValueType::Text), &CALL),
+    "With `exec` and `container`: cancels what runs elsewhere: a command, one address that is posted to, or a call.",
 );
 
 pub(super) const OUTPUT: KeySchema =
@@ -104,7 +106,7 @@ pub struct ExecSettings {
 pub struct RunSettings {
     pub input: ExecInput,
     pub spawn_limit: Option<Duration>,
-    pub on_timeout: Vec<String>,
+    pub on_timeout: Option<Cancellation>,
     pub output: Option<String>,
     /// Time to exit after a request to stop.
     pub grace: Option<Duration>,
@@ -112,6 +114,13 @@ pub struct RunSettings {
     pub output_bytes_max: Option<u64>,
     pub env: BTreeMap<String, String>,
     pub inherit: Vec<String>,
+}
+
+/// What cancels work that a program started elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cancellation {
+    Command(Vec<String>),
+    Call(FixedCall),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,7 +150,7 @@ pub(super) fn read_run(from: &mut SettingsReader<'_>) -> RunSettings {
     RunSettings {
         input: if from.says("format", "data") { ExecInput::Data } else { ExecInput::Structured },
         spawn_limit: from.duration("spawn_limit"),
-        on_timeout: from.texts("on_timeout"),
+        on_timeout: cancellation(from),
         output,
         grace: from.duration("grace"),
         memory_bytes: from.size("memory"),
@@ -153,5 +162,31 @@ pub(super) fn read_run(from: &mut SettingsReader<'_>) -> RunSettings {
 
 pub(super) fn run_profile(from: &SettingsReader<'_>, settings: &RunSettings, shown: String) -> Profile {
     let run = ProgramRun { time_limit: from.duration_at("time_limit"), output: settings.output.clone() };
-    Profile { shown, run: Some(run), ..Profile::default() }
+    let call = match &settings.on_timeout {
+        Some(Cancellation::Call(call)) => Some(call),
+        Some(Cancellation::Command(_)) | None => None,
+    };
+    let auth = call.and_then(|call| call.headers.auth.as_ref());
+    let addresses = call.map(|call| &call.address).into_iter().chain(auth.and_then(HttpAuth::issuer));
+    Profile {
+        shown,
+        addresses: addresses.cloned().collect(),
+        secrets: auth.map(|auth| auth.secret().to_owned()).into_iter().collect(),
+        run: Some(run),
+        ..Profile::default()
+    }
+}
+
+fn cancellation(from: &mut SettingsReader<'_>) -> Option<Cancellation> {
+    let node = from.node("on_timeout")?;
+    if !node.entries().is_empty() {
+        return FixedCall::read(&mut from.within(node)).map(Cancellation::Call);
+    }
+    match from.texts("on_timeout").as_slice() {
+        [] => None,
+        [address] if address.starts_with("http://") || address.starts_with("https://") => {
+            Some(Cancellation::Call(FixedCall::post(address)))
+        }
+        words => Some(Cancellation::Command(words.to_vec())),
+    }
 }

@@ -1,8 +1,11 @@
 //! The `http` target: sends events to an address.
 
+mod auth;
 pub mod expect;
+pub(super) mod fixed;
 mod headers;
 pub mod request;
+mod tls;
 
 use std::sync::Arc;
 
@@ -12,11 +15,14 @@ use super::reader::NETWORK;
 use super::{BatchLimit, CallProtocol, Connector, ConnectorSettings, Edge, Profile, SettingsReader};
 use crate::book::cel::CelExpression;
 use crate::book::model::Network;
-use crate::book::schema::{KeySchema, NameKind, ObjectSchema, OneOf, ValueType, key, required};
-use crate::book::yaml::YamlNode;
+use crate::book::schema::{KeySchema, NameKind, ValueType, key};
 use crate::limits;
 use crate::policy::catalog::DependencyKind;
 use crate::text::hide_passwords;
+
+pub use auth::{ClientProof, HttpAuth, OAuthClient};
+pub use fixed::{CallHeaders, FixedCall};
+pub use tls::{TlsClient, TlsIdentity};
 
 pub static TARGET: Connector = Connector {
     beside: &[
@@ -75,7 +81,8 @@ pub static TARGET: Connector = Connector {
             ValueType::Cel,
             "With `http`: a condition in CEL on `status`, `headers` and `body`; a response of 2xx that does not meet it is a failure.",
         ),
-        key("auth", ValueType::Object(&AUTH), "With `http`: how calls authenticate."),
+        auth::FIELD,
+        tls::FIELD,
         KeySchema {
             about: "With `http`: `private` lets the name resolve to addresses of this machine and of private networks (default public); a literal address needs no permission.",
             ..NETWORK
@@ -85,37 +92,6 @@ pub static TARGET: Connector = Connector {
     speech: CallProtocol::Http,
     ..Connector::new(Edge::Target, "http", ValueType::Url, "The address that events are sent to.", read)
 };
-
-static AUTH: ObjectSchema = ObjectSchema {
-    one_of: OneOf::Keys(&["bearer", "basic", "api_key"]),
-    ..ObjectSchema::new(
-        "an authentication",
-        "How calls authenticate; the values come from secrets.",
-        &[
-            key("bearer", ValueType::Name(NameKind::Secret), "The secret sent as `Authorization: Bearer …`."),
-            key("basic", ValueType::Object(&BASIC), "A user and a password, as `Authorization: Basic …`."),
-            key("api_key", ValueType::Object(&API_KEY), "A secret in a header of its own."),
-        ],
-    )
-};
-
-static BASIC: ObjectSchema = ObjectSchema::new(
-    "a basic authentication",
-    "HTTP basic authentication.",
-    &[
-        required("user", ValueType::Text, "The user name."),
-        required("password", ValueType::Name(NameKind::Secret), "The secret that holds the password."),
-    ],
-);
-
-static API_KEY: ObjectSchema = ObjectSchema::new(
-    "an API key",
-    "A secret in a header.",
-    &[
-        required("header", ValueType::Text, "The name of the header, such as `x-api-key`."),
-        required("secret", ValueType::Name(NameKind::Secret), "The secret that holds the key."),
-    ],
-);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpSettings {
@@ -129,6 +105,7 @@ pub struct HttpSettings {
     /// What a response of 2xx must meet to be a success.
     pub expect: Option<CelExpression>,
     pub auth: Option<HttpAuth>,
+    pub tls: Option<TlsClient>,
     pub network: Network,
 }
 
@@ -140,33 +117,6 @@ pub enum HttpMethod {
     Patch,
     Delete,
     Get,
-}
-
-/// Secrets by their names in the book.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HttpAuth {
-    Bearer { secret: String },
-    Basic { user: String, password: String },
-    ApiKey { header: String, secret: String },
-}
-
-impl HttpAuth {
-    #[must_use]
-    pub fn secret(&self) -> &str {
-        match self {
-            Self::Bearer { secret } | Self::ApiKey { secret, .. } => secret,
-            Self::Basic { password, .. } => password,
-        }
-    }
-
-    /// The header that carries the credentials.
-    #[must_use]
-    pub fn header(&self) -> &str {
-        match self {
-            Self::Bearer { .. } | Self::Basic { .. } => "authorization",
-            Self::ApiKey { header, .. } => header,
-        }
-    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -199,11 +149,8 @@ fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Pr
         Some("GET") => HttpMethod::Get,
         _ => HttpMethod::Post,
     };
-    let auth = from.node("auth").and_then(|node| auth(node, from));
-    if has_user(&address) && auth.as_ref().is_some_and(|auth| auth.header() == "authorization") {
-        let message = "credentials are in the address and in `auth`";
-        from.error("auth", "conflicting-keys", message, "remove them from the address");
-    }
+    let auth = auth::read(&address, from);
+    let tls = tls::read(&address, from);
     let mut request = request::read(form, method, from);
     request.headers = headers::read(form, auth.as_ref(), from);
     let (secret, network) = (from.text("secret"), from.network());
@@ -213,43 +160,21 @@ fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Pr
         from.exclude(&["path"], "`secret_path` sets the path");
     }
     let secrets = secret.iter().chain(&secret_path).cloned();
-    let secrets = secrets.chain(auth.iter().map(|auth| auth.secret().to_owned())).collect();
+    let secrets = secrets.chain(auth.iter().map(|auth| auth.secret().to_owned()));
+    let secrets = secrets.chain(tls.iter().flat_map(TlsClient::secrets).cloned()).collect();
     let profile = Profile {
         shown: hide_passwords(&address).into_owned(),
-        addresses: vec![address.clone()],
+        addresses: std::iter::once(&address)
+            .chain(auth.iter().filter_map(HttpAuth::issuer))
+            .cloned()
+            .collect(),
         network: Some(network),
         secrets,
         field_uses: Vec::new(),
         batch: (form == HttpFormat::Batch).then_some(batch),
         run: None,
     };
-    Some((
-        Arc::new(HttpSettings { address, form, secret, method, request, secret_path, expect, auth, network }),
-        profile,
-    ))
-}
-
-fn auth(node: &YamlNode, from: &mut SettingsReader<'_>) -> Option<HttpAuth> {
-    let text = |node: &YamlNode, key: &str| node.get(key).and_then(YamlNode::text).map(str::to_owned);
-    if let Some(secret) = text(node, "bearer") {
-        return Some(HttpAuth::Bearer { secret });
-    }
-    if let Some(basic) = node.get("basic") {
-        let (user, password) = (text(basic, "user")?, text(basic, "password")?);
-        if user.contains(':') || user.chars().any(char::is_control) {
-            let message = "a user name cannot contain a colon or a control character";
-            from.problem("bad-header", basic.get("user")?.span, message, "");
-            return None;
-        }
-        return Some(HttpAuth::Basic { user, password });
-    }
-    let api_key = node.get("api_key")?;
-    let (header, secret) = (text(api_key, "header")?, text(api_key, "secret")?);
-    let header = headers::name(&header, api_key.get("header")?.span, from)?;
-    Some(HttpAuth::ApiKey { header, secret })
-}
-
-fn has_user(address: &str) -> bool {
-    let authority = address.split_once("://").map_or(address, |(_, rest)| rest);
-    authority.split(['/', '?', '#']).next().is_some_and(|authority| authority.contains('@'))
+    let settings =
+        HttpSettings { address, form, secret, method, request, secret_path, expect, auth, tls, network };
+    Some((Arc::new(settings), profile))
 }

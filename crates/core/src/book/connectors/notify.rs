@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::http::{CallHeaders, HttpAuth, fixed};
 use super::reader::NETWORK;
 use super::{
     AddressUse, CallProtocol, Connector, ConnectorSettings, Edge, NoticeDetail, Profile, SettingsReader,
@@ -16,8 +17,11 @@ pub static NTFY: Connector = Connector {
     ..receiver("ntfy", "The address of an ntfy topic.")
 };
 
-pub static WEBHOOK: Connector =
-    Connector { address: AddressUse::Secret, ..receiver("webhook", "An address that alerts are posted to.") };
+pub static WEBHOOK: Connector = Connector {
+    beside: &[NETWORK, SECRET, fixed::HEADERS, fixed::AUTH],
+    address: AddressUse::Secret,
+    ..receiver("webhook", "An address that alerts are posted to.")
+};
 
 /// The address itself is the secret.
 pub static SLACK: Connector = Connector {
@@ -51,6 +55,8 @@ pub struct NotifySettings {
     pub network: Network,
     /// Signing secret, or bearer token.
     pub secret: Option<String>,
+    /// Of a webhook.
+    pub headers: CallHeaders,
 }
 
 fn read(
@@ -59,14 +65,16 @@ fn read(
 ) -> Option<(Arc<dyn ConnectorSettings>, Profile)> {
     let address = from.own_text()?;
     let (network, secret) = (from.network(), from.text("secret"));
+    let headers = CallHeaders::read(&address, from);
+    let auth = headers.auth.as_ref();
     let profile = Profile {
         shown: show(&address),
-        addresses: vec![address.clone()],
+        addresses: std::iter::once(&address).chain(auth.and_then(HttpAuth::issuer)).cloned().collect(),
         network: Some(network),
-        secrets: secret.iter().cloned().collect(),
+        secrets: secret.iter().cloned().chain(auth.map(|auth| auth.secret().to_owned())).collect(),
         ..Profile::default()
     };
-    Some((Arc::new(NotifySettings { address, network, secret }), profile))
+    Some((Arc::new(NotifySettings { address, network, secret, headers }), profile))
 }
 
 /// The path of such an address is a credential.

@@ -38,6 +38,12 @@ impl<'a> SettingsReader<'a> {
         Some(SettingsReader { connector: self.connector, node, place: self.place, problems: self.problems })
     }
 
+    /// Of a map within.
+    #[must_use]
+    pub fn within<'b>(&'b mut self, node: &'b YamlNode) -> SettingsReader<'b> {
+        SettingsReader { connector: self.connector, node, place: node.span, problems: self.problems }
+    }
+
     #[must_use]
     pub fn node(&self, key: &str) -> Option<&'a YamlNode> {
         self.node.get(key)

@@ -15,7 +15,7 @@ pub struct TargetEntry {
 }
 
 /// What a target's name may resolve to; a literal address in the book is trusted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Network {
     /// Addresses of the public internet only.
     #[default]

@@ -1,27 +1,39 @@
 //! Programs as targets: what they get, what their ends are told as, and what follows when their time is over.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 
 use super::*;
+use crate::connectors::Drivers;
+use crate::secret::Secrets;
 use crate::target::call_test::{book_of, call, delivery, order};
 use crate::tls::Roots;
 
 /// The target of a book with that in it.
 fn target(words: &[&str], keys: &str) -> WorkerTarget {
     let words = json!(words);
-    let book = book_of(&format!(
-        "version: 1\nservices:\n  shop:\n    target: {{ exec: {words}, {keys} }}\n    events: [orders.placed]\n"
-    ));
+    let book = Arc::new(book_of(&format!(
+        "version: 1\nsecrets: {{ s: {{ env: CARGO_PKG_NAME }} }}\nservices:\n  shop:\n    target: {{ exec: {words}, {keys} }}\n    events: [orders.placed]\n"
+    )));
     let target = &book.sections().services[0].target;
     let (supervisor, pool) = (Supervisor::new(), Arc::new(Pool::new(Roots::System)));
-    let place = "service shop, line 4".to_owned();
+    let site = Site {
+        drivers: Drivers::built_in(),
+        sections: book.sections(),
+        secrets: &Secrets::new(&book, Drivers::built_in()),
+        pool: &pool,
+        supervisor: &supervisor,
+        permits: 1,
+        place: "service shop, line 4".to_owned(),
+    };
     let ExecSettings { command, folder, run } = settings(&target.endpoint);
     let launch = Launch::Program { words: command.clone(), folder: folder.clone() };
-    WorkerTarget::new(launch, run, supervisor, pool, place).expect("a good target")
+    WorkerTarget::new(launch, run, &site).expect("a good target")
 }
 
 fn sh(script: &str, keys: &str) -> WorkerTarget {
@@ -121,6 +133,19 @@ async fn what_runs_elsewhere_is_cancelled_when_time_is_over() {
     let failed = "`on_timeout` failed: Process crashed: exit status 4: gone";
     assert_eq!(message, format!("{over}; {failed}"));
 
+    let (address, asked) = one_call().await;
+    let keys = format!("grace: 100ms, on_timeout: [\"http://{address}/cancel\"]");
+    let (_, message, _) = ran(&sh("sleep 1000", &keys), "300ms", order(7, "e-1")).await;
+    assert_eq!(message, format!("{over}; cancelled by `on_timeout`"));
+    let text = asked.await.expect("no panic");
+    let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
+    assert!(head.starts_with("POST /cancel "), "{head}");
+    let told: Value = serde_json::from_str(body).expect("JSON");
+    assert_eq!((&told["event_id"], &told["attempt"]), (&json!("e-1"), &json!("1")));
+}
+
+/// Where one call is answered, and what it was.
+async fn one_call() -> (SocketAddr, JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
     let asked = tokio::spawn(async move {
@@ -134,14 +159,29 @@ async fn what_runs_elsewhere_is_cancelled_when_time_is_over() {
         stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.expect("sent");
         text
     });
-    let keys = format!("grace: 100ms, on_timeout: [\"http://{address}/cancel\"]");
-    let (_, message, _) = ran(&sh("sleep 1000", &keys), "300ms", order(7, "e-1")).await;
-    assert_eq!(message, format!("{over}; cancelled by `on_timeout`"));
-    let text = asked.await.expect("no panic");
-    let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
-    assert!(head.starts_with("POST /cancel "), "{head}");
-    let told: Value = serde_json::from_str(body).expect("JSON");
-    assert_eq!((&told["event_id"], &told["attempt"]), (&json!("e-1"), &json!("1")));
+    (address, asked)
+}
+
+#[tokio::test]
+async fn a_cancelling_call_carries_what_the_book_says() {
+    #[rustfmt::skip]
+    let cases = [
+        ("",                                                          "POST /cancel ",   "content-type: application/json\r\n"),
+        (", method: DELETE",                                          "DELETE /cancel ", ""),
+        (", headers: { x-tenant: acme }",                             "POST /cancel ",   "x-tenant: acme\r\n"),
+        (", headers: { content-type: text/plain }",                   "POST /cancel ",   "content-type: text/plain\r\n"),
+        (", auth: { bearer: s }",                                     "POST /cancel ",   "authorization: Bearer redrive-node\r\n"),
+        (", auth: { api_key: { header: x-key, secret: s } }",         "POST /cancel ",   "x-key: redrive-node\r\n"),
+    ];
+    for (more, line, header) in cases {
+        let (address, asked) = one_call().await;
+        let keys = format!("grace: 100ms, on_timeout: {{ http: \"http://{address}/cancel\"{more} }}");
+        let (_, message, _) = ran(&sh("sleep 1000", &keys), "100ms", order(7, "e-1")).await;
+        let expected = "process exceeded its time limit of 100ms; cancelled by `on_timeout`";
+        assert_eq!(message, expected, "{more}");
+        let text = asked.await.expect("no panic");
+        assert!(text.starts_with(line) && text.contains(header), "{more}: {text}");
+    }
 }
 
 #[tokio::test]

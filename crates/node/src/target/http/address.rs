@@ -28,6 +28,8 @@ pub(super) struct HttpOrigin {
     pub(super) port: u16,
     /// What the host may resolve to.
     pub(super) leave: AddressPolicy,
+    /// Of the target's own certificates and authorities, if it has any.
+    pub(super) identity: Option<[u8; 32]>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,7 +81,7 @@ impl HttpAddress {
         let header = |text: &str| HeaderValue::from_str(text).map_err(|_| InvalidTargetAddress::Syntax);
         let leave = AddressPolicy::of(&host, network);
         Ok(Self {
-            origin: Arc::new(HttpOrigin { security, host, port, leave }),
+            origin: Arc::new(HttpOrigin { security, host, port, leave, identity: None }),
             path: uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/")),
             host: header(place)?,
             authorization: user.map(|user| header(&basic(user))).transpose()?.map(|mut value| {

@@ -43,6 +43,36 @@ pub(super) const BATCH_ANSWER_MAX: usize = 1024 * 1024;
 
 pub(super) const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
 
+/// How often an HTTP/2 connection with open streams is asked whether it is alive.
+pub(super) const PING_EVERY: Duration = Duration::from_secs(20);
+
+pub(super) const PING_ANSWER_MAX: Duration = Duration::from_secs(10);
+
+/// Origins whose protocol is remembered.
+pub(super) const ORIGINS_MAX: usize = 1_000;
+
+/// For one request to an issuer of tokens.
+pub(super) const TOKEN_FETCH_MAX: Duration = Duration::from_secs(10);
+
+pub(super) const TOKEN_ANSWER_MAX: usize = 64 * 1024;
+
+pub(super) const TOKEN_BYTES_MAX: usize = 16 * 1024;
+
+/// If the issuer does not say for how long a token is good.
+pub(super) const TOKEN_LIFE_DEFAULT: Duration = Duration::from_mins(5);
+
+/// A token is renewed that long before it expires, or after nine tenths of a shorter life.
+pub(super) const TOKEN_MARGIN: Duration = Duration::from_secs(30);
+
+/// A younger token that a target refuses is not renewed: the refusal stands.
+pub(super) const TOKEN_RENEW_EVERY: Duration = Duration::from_secs(10);
+
+/// How long an issuer is left alone after it refused a client.
+pub(super) const TOKEN_REFUSAL_KEPT: Duration = Duration::from_secs(10);
+
+/// The same after it did not answer.
+pub(super) const TOKEN_FAILURE_KEPT: Duration = Duration::from_secs(5);
+
 pub(super) struct CallLimits {
     pub(super) connect: Duration,
     tls: Duration,

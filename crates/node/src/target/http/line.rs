@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 use std::net::Shutdown;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::{Context, Poll, ready};
 
 use socket2::SockRef;
@@ -32,6 +32,8 @@ struct LineTraffic {
     read: AtomicU64,
     /// The next write happens before then and on a quiet line, or fails.
     armed_until: Mutex<Option<Instant>>,
+    /// Why reading failed; HTTP/2 passes only its text on.
+    tls_error: OnceLock<rustls::Error>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,6 +76,10 @@ impl SocketLine {
     /// Whether the other side has neither closed nor sent unread data, as far as known.
     pub(super) fn is_quiet(&self) -> bool {
         is_quiet(&self.socket)
+    }
+
+    pub(super) fn tls_error(&self) -> Option<&rustls::Error> {
+        self.traffic.tls_error.get()
     }
 
     pub(super) fn passed(&self) -> LinePosition {
@@ -156,6 +162,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for CountedStream<S> {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buf));
+        if let Err(error) = &read
+            && let Some(error) = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>())
+        {
+            // Only the first says why.
+            let _ = self.traffic.tls_error.set(error.clone());
+        }
         self.traffic.read.fetch_add(count(buf.filled().len() - before), Ordering::Release);
         Poll::Ready(read)
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use redrive_core::book::model::Network;
 use redrive_core::engine::TargetCall;
 use redrive_core::policy::answer::TargetReply;
+use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -39,7 +40,8 @@ impl OtherHost {
     pub(crate) fn new(host: &str, port: u16, network: Network, place: String, pool: Arc<Pool>) -> Self {
         let host = host.to_ascii_lowercase();
         let leave = AddressPolicy::of(&host, network);
-        Self { origin: HttpOrigin { security: ConnectionSecurity::Plain, host, port, leave }, place, pool }
+        let security = ConnectionSecurity::Plain;
+        Self { origin: HttpOrigin { security, host, port, leave, identity: None }, place, pool }
     }
 
     pub(crate) async fn connect(&self, limits: &HostLimits) -> Result<TcpStream, TargetReply> {
@@ -57,7 +59,9 @@ impl OtherHost {
         let origin = &self.origin;
         let name = ServerName::try_from(origin.host.clone())
             .map_err(|_| CallFailure::dns(origin, "no certificate can be for such a name").into_reply())?;
-        let shaken = TlsConnector::from(self.pool.tls()).connect(name, stream);
+        let mut config = ClientConfig::clone(&self.pool.tls().http1);
+        config.alpn_protocols.clear();
+        let shaken = TlsConnector::from(Arc::new(config)).connect(name, stream);
         self.secured(limits, shaken).await?.map_err(|error| CallFailure::tls(origin, &error).into_reply())
     }
 

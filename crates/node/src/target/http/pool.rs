@@ -4,6 +4,7 @@
 //! longer than [`IDLE_TIME_MAX`]; none that is known to be closed is handed out.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 use redrive_core::trace::Sampler;
@@ -13,17 +14,33 @@ use tokio::time::{Instant, sleep_until};
 use super::address::HttpOrigin;
 use super::connect::ConnectionSender;
 use super::limits::{CALLED_WITHIN, IDLE_MAX, IDLE_TIME_MAX, JUST_USED, Reuse};
+use super::oauth::TokenSources;
 use super::resolve::Resolver;
-use crate::tls::{Roots, client_config};
+use super::shared::SharedConnections;
+use crate::tls::{Roots, client_config, offering_http2};
 
 /// Connections, trusted roots and trace sampling of all HTTP targets.
-#[derive(Debug)]
 pub struct Pool {
     roots: Roots,
     resolver: Resolver,
-    config: OnceLock<Arc<ClientConfig>>,
+    config: OnceLock<TlsConfigs>,
     sampler: OnceLock<Sampler>,
     idle: Mutex<Idle>,
+    tokens: TokenSources,
+    shared: SharedConnections,
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("idle", &self.idle).finish_non_exhaustive()
+    }
+}
+
+pub(super) struct TlsConfigs {
+    /// Offers HTTP/1.1 only.
+    pub(super) http1: Arc<ClientConfig>,
+    /// Prefers HTTP/2.
+    pub(super) http2: Arc<ClientConfig>,
 }
 
 #[derive(Debug, Default)]
@@ -64,6 +81,8 @@ impl Pool {
             config: OnceLock::new(),
             sampler: OnceLock::new(),
             idle: Mutex::default(),
+            tokens: TokenSources::default(),
+            shared: SharedConnections::default(),
         }
     }
 
@@ -82,6 +101,10 @@ impl Pool {
         Self { resolver: Resolver::Listed(list), ..self }
     }
 
+    pub(super) const fn tokens(&self) -> &TokenSources {
+        &self.tokens
+    }
+
     pub(crate) const fn roots(&self) -> &Roots {
         &self.roots
     }
@@ -90,9 +113,16 @@ impl Pool {
         &self.resolver
     }
 
+    pub(super) const fn shared(&self) -> &SharedConnections {
+        &self.shared
+    }
+
     /// The first call reads the system's certificates, which takes some milliseconds.
-    pub(super) fn tls(&self) -> Arc<ClientConfig> {
-        Arc::clone(self.config.get_or_init(|| client_config(&self.roots)))
+    pub(super) fn tls(&self) -> &TlsConfigs {
+        self.config.get_or_init(|| {
+            let http1 = client_config(&self.roots);
+            TlsConfigs { http2: offering_http2(&http1), http1 }
+        })
     }
 
     pub(super) fn take(&self, origin: &HttpOrigin, reuse: Reuse) -> Option<ConnectionSender> {

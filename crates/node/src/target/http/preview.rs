@@ -43,8 +43,7 @@ pub fn preview(
     event: Event,
     now: Timestamp,
 ) -> Result<RequestPreview, NoPreview> {
-    let HttpSettings { address, form, secret, method, request, secret_path, expect: _, auth, network } =
-        settings;
+    let HttpSettings { address, form, secret, method, request, secret_path, auth, network, .. } = settings;
     let other = |error: &dyn std::fmt::Display| NoPreview::Other(error.to_string());
     let address = HttpAddress::parse(address, *network).map_err(|error| other(&error))?;
     let shape = RequestShape::new(*form, *method, request);

@@ -72,13 +72,7 @@ pub struct RequestShape {
 impl RequestShape {
     #[must_use]
     pub fn new(form: HttpFormat, method: HttpMethod, request: &RequestTemplates) -> Self {
-        let method = match method {
-            HttpMethod::Post => Method::POST,
-            HttpMethod::Put => Method::PUT,
-            HttpMethod::Patch => Method::PATCH,
-            HttpMethod::Delete => Method::DELETE,
-            HttpMethod::Get => Method::GET,
-        };
+        let method = super::method_of(method);
         let name = |name: &String| HeaderName::try_from(name).expect("the book has valid header names");
         let mut templates = request.clone();
         let mut fixed = Vec::new();

@@ -4,6 +4,9 @@ mod behaviour;
 mod connections;
 mod forms;
 mod guard;
+mod http2;
+mod identity;
+mod oauth;
 mod secure;
 mod server;
 
@@ -87,4 +90,11 @@ async fn until(what: &str, is_so: impl Fn() -> bool) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     panic!("{what} did not come about");
+}
+
+/// Moves the clock, with no call under way.
+async fn later(seconds: u64) {
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(seconds)).await;
+    tokio::time::resume();
 }

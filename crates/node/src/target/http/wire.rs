@@ -1,8 +1,8 @@
 //! Sends requests to one address over the shared pool.
 //!
 //! Invariants: a request is sent at most twice, and a second time only if an idle connection closed before
-//! any response. Where the rule retries no lost connection, a request that may have been written completely
-//! is sent once. Dropping the future ends the exchange and its connection.
+//! any response, or HTTP/2 says that nothing was done with it. Where the rule retries no lost connection, a request that may have been written completely
+//! is sent once. Dropping the future ends the exchange, and its connection unless others share it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,15 +21,19 @@ use tokio::time::{Instant, timeout};
 
 use super::address::{ConnectionSecurity, HttpAddress, HttpOrigin, InvalidTargetAddress};
 use super::answer::{self, BodyEnd, BodyLimits};
-use super::connect::{self, ConnectionSender};
-use super::failure::CallFailure;
+use super::connect::{Connection, ConnectionSender};
+use super::failure::{CallFailure, StreamEnd};
+use super::identity::{ClientTls, Route};
 use super::limits::{BATCH_ANSWER_MAX, CallLimits, CallPhase, DRAIN_TIME_MAX, Reuse, TURN_AROUND_MAX};
 use super::pool::Pool;
 use super::request::USER_AGENT_VALUE;
+use super::shared::{self, SharedConnection};
 use redrive::http::answer::reply;
 
 pub(crate) struct Wire {
     pub(super) address: HttpAddress,
+    route: Arc<Route>,
+    tls: Option<ClientTls>,
     idle_max: usize,
     place: String,
     pool: Arc<Pool>,
@@ -49,12 +53,18 @@ impl Wire {
     ) -> Result<Self, InvalidTargetAddress> {
         let WireOptions { permits, network, place } = options;
         let address = HttpAddress::parse(address, network)?;
-        if address.origin.security == ConnectionSecurity::Tls {
+        let config = match address.origin.security {
+            ConnectionSecurity::Plain => None,
             // The first call need not wait for reading the system's certificates.
-            pool.tls();
-        }
+            ConnectionSecurity::Tls => Some(Arc::clone(&pool.tls().http2)),
+        };
+        let route = Arc::new(Route { origin: Arc::clone(&address.origin), config });
         let idle_max = usize::try_from(permits).unwrap_or(usize::MAX);
-        Ok(Self { address, idle_max, place, pool })
+        Ok(Self { address, route, tls: None, idle_max, place, pool })
+    }
+
+    pub(super) fn with_tls(self, tls: Option<ClientTls>) -> Self {
+        Self { tls, ..self }
     }
 
     /// None if traces are not exported.
@@ -67,8 +77,16 @@ impl Wire {
         exchanged.unwrap_or_else(CallFailure::into_reply)
     }
 
-    pub(crate) async fn post_within(&self, whole: Duration, headers: HeaderMap, body: Bytes) -> TargetReply {
-        let exchanged = self.exchange(self.request(headers, body), &CallLimits::within(whole)).await;
+    pub(crate) async fn send_within(
+        &self,
+        whole: Duration,
+        method: Method,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> TargetReply {
+        let mut request = self.request(headers, body);
+        *request.method_mut() = method;
+        let exchanged = self.exchange(request, &CallLimits::within(whole)).await;
         exchanged.unwrap_or_else(CallFailure::into_reply)
     }
 
@@ -128,15 +146,28 @@ impl Wire {
         &self,
         request: Request<Full<Bytes>>,
         limits: &CallLimits,
-    ) -> Result<(Response<Incoming>, ConnectionSender), CallFailure> {
-        let origin = self.origin();
-        let request = match self.pool.take(origin, limits.reuse) {
+    ) -> Result<(Response<Incoming>, Connection), CallFailure> {
+        let route = match &self.tls {
+            None => Arc::clone(&self.route),
+            Some(tls) => {
+                let left = limits.whole_at.saturating_duration_since(Instant::now());
+                tls.route(self.origin(), self.pool.roots(), left).await?
+            }
+        };
+        let origin = &route.origin;
+        let shared = route.config.as_ref().and_then(|_| self.pool.shared().take(origin, limits.reuse));
+        let kept = match shared {
+            Some(shared) => Some(Connection::Shared(shared)),
+            None => self.pool.take(origin, limits.reuse).map(Connection::Alone),
+        };
+        let request = match kept {
             None => request,
             Some(kept) => {
                 let copy = request.clone();
                 match self.send_by(kept, request, limits).await {
                     Ok(answered) => return Ok(answered),
                     Err(Unanswered::NotSent(request)) => *request,
+                    Err(Unanswered::Unprocessed(_)) => copy,
                     Err(Unanswered::Lost { failure, sent }) => match (limits.reuse, sent) {
                         (Reuse::Any, _) | (Reuse::JustUsed, SentPart::InPart) => copy,
                         (Reuse::JustUsed, SentPart::PerhapsWhole) | (Reuse::None, _) => return Err(failure),
@@ -145,10 +176,12 @@ impl Wire {
                 }
             }
         };
-        let fresh = connect::connect(origin, &self.pool, limits).await;
+        let fresh = shared::fresh(&self.pool, &route, limits).await;
         let fresh = fresh.map_err(|failure| failure.at(&self.place))?;
         self.send_by(fresh, request, limits).await.map_err(|unanswered| match unanswered {
-            Unanswered::Failed(failure) | Unanswered::Lost { failure, .. } => failure,
+            Unanswered::Failed(failure)
+            | Unanswered::Unprocessed(failure)
+            | Unanswered::Lost { failure, .. } => failure,
             Unanswered::NotSent(_) => CallFailure::closed_early(origin),
         })
     }
@@ -156,15 +189,68 @@ impl Wire {
     /// The header limit starts when the connection has the request, so it includes sending it.
     async fn send_by(
         &self,
+        connection: Connection,
+        request: Request<Full<Bytes>>,
+        limits: &CallLimits,
+    ) -> Result<(Response<Incoming>, Connection), Unanswered> {
+        match connection {
+            Connection::Shared(shared) => self.send_shared(shared, request, limits).await,
+            Connection::Alone(sender) => self.send_alone(sender, request, limits).await,
+        }
+    }
+
+    async fn send_shared(
+        &self,
+        shared: Arc<SharedConnection>,
+        request: Request<Full<Bytes>>,
+        limits: &CallLimits,
+    ) -> Result<(Response<Incoming>, Connection), Unanswered> {
+        let origin = shared.origin();
+        let sent = shared.send(request, &self.address.host);
+        let mut error = match limits.wait(CallPhase::Head, origin, sent).await {
+            Ok(Ok(response)) => {
+                shared.answered();
+                return Ok((response, Connection::Shared(shared)));
+            }
+            Ok(Err(error)) => error,
+            Err(failure) => {
+                // Perhaps the connection is dead, which further calls should not have to find out.
+                self.pool.shared().forget(&shared);
+                return Err(Unanswered::Failed(failure));
+            }
+        };
+        let end = match error.take_message() {
+            // It was not sent.
+            Some(_) => StreamEnd::Unprocessed,
+            None => StreamEnd::of(error.error()),
+        };
+        if end != StreamEnd::Reset {
+            self.pool.shared().forget(&shared);
+        }
+        let failure = match shared.line.tls_error() {
+            Some(error) => CallFailure::broken_tls(origin, error),
+            None => CallFailure::http(origin, error.error()),
+        };
+        Err(match end {
+            StreamEnd::Unprocessed => Unanswered::Unprocessed(failure),
+            StreamEnd::Lost if failure.lost_connection() => {
+                Unanswered::Lost { failure, sent: SentPart::PerhapsWhole }
+            }
+            StreamEnd::Reset | StreamEnd::Lost => Unanswered::Failed(failure),
+        })
+    }
+
+    async fn send_alone(
+        &self,
         mut sender: ConnectionSender,
         request: Request<Full<Bytes>>,
         limits: &CallLimits,
-    ) -> Result<(Response<Incoming>, ConnectionSender), Unanswered> {
-        let origin = self.origin();
+    ) -> Result<(Response<Incoming>, Connection), Unanswered> {
+        let origin = &Arc::clone(&sender.origin);
         let (start, body_bytes) = (sender.line.passed(), request.body().size_hint().lower());
         sender.called_at = Instant::now();
         match limits.wait(CallPhase::Head, origin, sender.requests.try_send_request(request)).await {
-            Ok(Ok(response)) => Ok((response, sender)),
+            Ok(Ok(response)) => Ok((response, Connection::Alone(sender))),
             Ok(Err(mut error)) => Err(if let Some(request) = error.take_message() {
                 Unanswered::NotSent(Box::new(request))
             } else {
@@ -181,11 +267,15 @@ impl Wire {
     }
 
     /// Returns a connection to the pool if it can be reused soon.
-    pub(super) async fn keep(&self, mut sender: ConnectionSender) {
+    pub(super) async fn keep(&self, connection: Connection) {
+        let mut sender = match connection {
+            Connection::Alone(sender) => sender,
+            Connection::Shared(shared) => return shared.answered(),
+        };
         // A response may precede the end of its request, which may never come.
         let requests = &mut sender.requests;
         if requests.is_ready() || matches!(timeout(TURN_AROUND_MAX, requests.ready()).await, Ok(Ok(()))) {
-            self.pool.put(&self.address.origin, sender, self.idle_max);
+            self.pool.put(&Arc::clone(&sender.origin), sender, self.idle_max);
         }
     }
 }
@@ -200,6 +290,8 @@ impl fmt::Debug for Wire {
 enum Unanswered {
     /// The target may have received the request.
     Failed(CallFailure),
+    /// Over HTTP/2: the target has not acted on it.
+    Unprocessed(CallFailure),
     Lost {
         failure: CallFailure,
         sent: SentPart,

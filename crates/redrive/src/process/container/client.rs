@@ -175,9 +175,9 @@ fn read_all(stream: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String
 
 /// The last line, without the hints that follow an error.
 fn complaint(stderr: &str) -> Option<String> {
-    let lines = stderr.lines().map(str::trim).filter(|line| !line.is_empty());
+    let mut lines = stderr.lines().map(str::trim).filter(|line| !line.is_empty());
     let is_hint = |line: &&str| line.starts_with("Run '") || line.starts_with("See '");
-    lines.filter(|line| !is_hint(line)).next_back().map(str::to_owned)
+    lines.rfind(|line| !is_hint(line)).map(str::to_owned)
 }
 
 pub(super) struct MemoryUse {

@@ -51,6 +51,8 @@ const PAIRS: &[(&str, Told, [Side; 2])] = &[
     ("a receiver: retry",        Count,  [(ALERT, "webhook: \"http://@/%/fails\", retry: none"), (ALERT, "webhook: \"http://@/%/fails\", retry: again")]),
     ("a receiver: timeout",      Count,  [(ALERT, "webhook: \"http://@/%/slow\", retry: again"), (ALERT, "webhook: \"http://@/%/slow\", retry: again, timeout: 100ms")]),
     ("a receiver: network",      Second, [(ALERT, "webhook: \"http://localhost:#/%\""), (ALERT, "webhook: \"http://localhost:#/%\", network: private")]),
+    ("a receiver: headers",      Both,   [(ALERT, HOOK), (ALERT, "webhook: \"http://@/%\", headers: { x-tenant: acme }")]),
+    ("a receiver: auth",         Both,   [(ALERT, HOOK), (ALERT, "webhook: \"http://@/%\", auth: { bearer: first }")]),
     ("a receiver: secret",       Both,   [(ALERT, HOOK), (ALERT, "webhook: \"http://@/%\", secret: first")]),
 ];
 
@@ -141,7 +143,8 @@ fn told(call: &Call, name: &str) -> Option<String> {
     let words = ["severity", "action"].map(|key| notice[key].to_string());
     let is_signed = call.headers.contains_key("webhook-signature");
     let form = (call.header("content-type"), notice.is_array(), notice["text"].is_string());
-    Some(format!("{path} {alert:?} {words:?} {is_signed} {form:?}"))
+    let own = ["authorization", "x-tenant"].map(|name| call.headers.get(name));
+    Some(format!("{path} {alert:?} {words:?} {is_signed} {form:?} {own:?}"))
 }
 
 /// Waits until the alerts were evaluated twice more.

@@ -9,7 +9,7 @@ use crate::book::problem::BookSpan;
 use crate::book::template::{Template, TemplatePlace};
 use crate::book::yaml::YamlNode;
 
-const CODE: &str = "bad-header";
+pub(super) const CODE: &str = "bad-header";
 
 /// Headers of the connection and of the body, which only the HTTP client knows.
 const OF_THE_CLIENT: [&str; 11] = [

@@ -117,7 +117,7 @@ where
 }
 
 /// A whole request: its head, and as much as that promises.
-async fn read_request<S: AsyncRead + Unpin>(stream: &mut S) -> Option<String> {
+pub(super) async fn read_request<S: AsyncRead + Unpin>(stream: &mut S) -> Option<String> {
     let mut bytes = Vec::new();
     let head = loop {
         bytes.push(stream.read_u8().await.ok()?);
