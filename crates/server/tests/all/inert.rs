@@ -120,7 +120,7 @@ const EVIDENCE: &[(&str, Evidence)] = &[
     ("a timeout: headers",                      Pair(Group::Targets)),
     ("a target: http",                          Pair(Group::Targets)),
     ("a target: ntfy",                          Pair(Group::Targets)),
-    ("a target: smtp",                          Pair(Group::Targets)),
+    ("a target: smtp",                          Test(SMTP, "a_connection_is_used_again_and_its_end_costs_no_attempt")),
     ("a target: exec",                          Pair(Group::Targets)),
     ("a target: container",                     Test(CONTAINERS, "a_container_gets_the_event_and_its_end_is_read_back")),
     ("a target: kafka",                         NotBuiltIn("kafka")),
