@@ -61,6 +61,8 @@ pub(crate) enum Scenario {
     Accept,
     /// From the sender to the target, through the store
     Deliver,
+    /// The same with requests made from templates
+    Requests,
     /// One healthy target among nine that hang
     Hanging,
     /// One healthy target among nine that take a second each

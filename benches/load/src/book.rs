@@ -84,6 +84,19 @@ pub(super) fn text(sink: SocketAddr, services: &[Service], keep: Option<Keep>) -
     text
 }
 
+/// The body has the bytes of the event's data, so that the sink can read it.
+pub(super) fn templates(sink: SocketAddr, service: &Service, token: &Path) -> String {
+    let (Service { name, event_type, .. }, token) = (service, token.display());
+    let field = |name: &str| format!("        {name}: \"{{{{ data.{name} }}}}\"\n");
+    let body: String = ["at", "number", "lane", "session", "pad"].into_iter().map(field).collect();
+    format!(
+        "version: 1\nsecrets: {{ token: {{ file: \"{token}\" }} }}\nservices:\n  {name}:\n    target:\n      \
+         http: \"http://{sink}/take\"\n      path: /{name}\n      query: {{ lane: \"{{{{ data.lane }}}}\" }}\n      \
+         headers: {{ x-number: \"{{{{ data.number }}}}\" }}\n      auth: {{ bearer: token }}\n      body:\n{body}    \
+         timeout: 10s\n    events: [{event_type}]\n"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,6 +117,9 @@ mod tests {
             let reading = redrive_core::book::read(&text(sink, &services, keep), built_in());
             assert!(reading.book.is_some(), "{:?}", reading.problems);
         }
+        let shaped = templates(sink, &Service::taking(0, Order::None), Path::new("a/token"));
+        let reading = redrive_core::book::read(&shaped, built_in());
+        assert!(reading.book.is_some(), "{:?}\n{shaped}", reading.problems);
         let hook = Hook { source: "bench".to_owned(), secret: "hunter2".to_owned() };
         let edges = edges(&hook, Path::new("a/secret"), Path::new("an/archive"));
         let reading = redrive_core::book::read(&(text(sink, &services, None) + &edges), built_in());

@@ -7,6 +7,7 @@ mod hooks;
 mod kill;
 mod neighbours;
 mod replay;
+mod requests;
 mod sessions;
 mod waiting;
 
@@ -19,6 +20,7 @@ pub(super) fn play(scenario: Scenario, stage: &Stage) -> anyhow::Result<Vec<Row>
     match scenario {
         Scenario::Accept => accept::play(stage),
         Scenario::Deliver => deliver::play(stage),
+        Scenario::Requests => requests::play(stage),
         Scenario::Hanging => neighbours::play(stage, "hanging", Manner::Hangs),
         Scenario::Slow => neighbours::play(stage, "slow", Manner::Slow),
         Scenario::Hooks => hooks::play(stage),

@@ -100,6 +100,13 @@ impl Stage {
         self.server_with(&book::text(sink.address(), services, Some(keep)))
     }
 
+    /// With a token in a file, and requests made from templates.
+    pub(super) fn templates_server(&self, sink: &Sink, service: &Service) -> anyhow::Result<Server> {
+        let file = self.folder.join(format!("token-{}", self.number()));
+        fs::write(&file, "a-token-of-the-benchmark").context("could not write a secret")?;
+        self.server_with(&book::templates(sink.address(), service, &file))
+    }
+
     /// With a webhook, whose secret is in a file, and an archive in that folder.
     pub(super) fn hooked_server(
         &self,

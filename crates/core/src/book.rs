@@ -11,8 +11,11 @@
 mod address;
 pub mod alert_rules;
 mod builtin_book;
+pub mod cel;
 pub mod connectors;
 mod dedup_store;
+pub mod event_condition;
+pub mod event_schema;
 pub mod expression;
 pub mod keywords;
 mod letter_rule;

@@ -97,6 +97,15 @@ pub const SCRIPT_ANSWERS_MAX: usize = 10_000;
 /// Length of a chain of `extends`.
 pub const EXTENDS_MAX: usize = 16;
 
+/// More than any machine has.
+pub const CONTAINER_CPUS_MAX: f64 = 4_096.0;
+
+/// The largest number of processes that Linux allows.
+pub const CONTAINER_PROCESSES_MAX: u64 = 4_194_304;
+
+/// Docker refuses less.
+pub const CONTAINER_MEMORY_BYTES_MIN: u64 = 6 << 20;
+
 pub const EVENT_TYPE_BYTES_MAX: usize = 256;
 
 pub const BATCH_EVENTS_MAX: usize = 1_000;
@@ -137,6 +146,15 @@ pub const EMBEDDED_DEPTH_MAX: usize = 100;
 /// Lints compare each with every row.
 pub const SOURCES_MAX: usize = 200;
 
+/// Of one mail, `cc` included; servers take at least 100.
+pub const MAIL_RECIPIENTS_MAX: usize = 100;
+/// Of a rendered address; longer ones are invalid anyway.
+pub const MAIL_ADDRESS_BYTES_MAX: usize = 1_000;
+/// Of a rendered line: a subject or title, a tag, an address to open.
+pub const RENDERED_LINE_BYTES_MAX: usize = 8 * 1024;
+/// In the book, of one notification.
+pub const NTFY_TAGS_MAX: usize = 20;
+
 /// The rest is cut off.
 pub const NOTIFICATION_ID_BYTES_MAX: usize = 200;
 /// A longer key is stored as its hash.
@@ -158,6 +176,22 @@ pub const PATTERNS_MAX: usize = 200;
 /// At one level: every rule below it has them all.
 pub const OVERRIDES_MAX: usize = 100;
 
+/// The JSON Schema of an event type.
+pub const EVENT_SCHEMA_BYTES_MAX: usize = 64 * 1024;
+/// What is shown of a violation.
+pub const EVENT_SCHEMA_REASON_BYTES_MAX: usize = 500;
+
+/// A condition in CEL.
+pub const CONDITION_BYTES_MAX: usize = 4 * 1024;
+/// Operators, calls, brackets and dots of a condition.
+pub const CONDITION_OPERATORS_MAX: usize = 100;
+/// Brackets and choices inside one another.
+pub const CONDITION_NESTING_MAX: usize = 12;
+/// How much of an event one evaluation may read: lookups times the size of the event.
+pub const CONDITION_BYTES_READ_MAX: usize = 256 * 1024 * 1024;
+/// Lookups that are allowed for an event of any size.
+pub const CONDITION_LOOKUPS_MIN: usize = 64;
+
 /// A template of a request.
 pub const TEMPLATE_BYTES_MAX: usize = 64 * 1024;
 /// What a template may make: a body.
@@ -170,6 +204,15 @@ pub const TEMPLATE_DEPTH_MAX: usize = 64;
 pub const TEMPLATE_OPERATORS_MAX: usize = 100;
 /// Nested `if` and `for` of a template.
 pub const TEMPLATE_BLOCKS_MAX: usize = 16;
+
+/// What templates add to the path and query of an address.
+pub const REQUEST_TARGET_BYTES_MAX: usize = 16 * 1024;
+/// A header's value.
+pub const REQUEST_HEADER_BYTES_MAX: usize = 8 * 1024;
+/// Of a response that `expect` examines.
+pub const EXPECTED_BODY_BYTES_MAX: usize = 256 * 1024;
+/// Texts in the path, query and body of a target.
+pub const REQUEST_TEMPLATES_MAX: usize = 500;
 
 /// The part of a failure's message that classification and fingerprints examine.
 pub const MESSAGE_BYTES_MAX: usize = 4 * 1024;

@@ -49,7 +49,14 @@ fn object(object: &ObjectSchema, definitions: &mut Definitions<'_>) -> Value {
         }
         // A key may differ between connectors.
         let property = match properties.remove(*key) {
-            Some(other) => json!({ "anyOf": [other, property] }),
+            Some(other) => {
+                let mut several = match other.as_object().filter(|other| other.len() == 1) {
+                    Some(meanings) => meanings["anyOf"].as_array().cloned().unwrap_or_default(),
+                    None => vec![other],
+                };
+                several.push(property);
+                json!({ "anyOf": several })
+            }
             None => property,
         };
         properties.insert((*key).to_owned(), property);
@@ -144,11 +151,21 @@ fn scalar_schema(takes: &ValueType) -> Value {
         ValueType::SourceTemplate => {
             template(&["report.daily", "github.{header.x-github-event}.{data.action}"])
         }
+        ValueType::RequestTemplate => json!({ "type": ["string", "number", "boolean"] }),
+        ValueType::Cel => json!({ "type": "string", "examples": ["status == 200 && body.ok == true"] }),
+        ValueType::TemplateFields => {
+            json!({ "type": "object", "additionalProperties": { "type": ["string", "number", "boolean"] } })
+        }
+        ValueType::RequestBody => {
+            json!({ "type": ["string", "number", "boolean", "object", "array"] })
+        }
         ValueType::CopyKey => template(&["data.order", "{type}/{data.order}"]),
         ValueType::LetterName => {
             template(&["_{service}.deadletter[.{channel}]", "{queue}:dlq", "{queue}-dlq-{stage}"])
         }
         ValueType::Any => json!({}),
+        ValueType::JsonSchema => json!({ "type": "object" }),
+        ValueType::EventCondition => text(r"\S", &["data.total > 100", "type != \"order.test\""]),
         ValueType::Bool => json!({ "type": "boolean" }),
         ValueType::Count { min, max } => json!({ "type": "integer", "minimum": min, "maximum": max }),
         ValueType::CountOrUnlimited => json!({
@@ -170,6 +187,7 @@ fn scalar_schema(takes: &ValueType) -> Value {
         ValueType::Cron => text(r"^\s*(\S+\s+){4}\S+\s*$", &["0 9 * * *", "*/5 * * * *"]),
         ValueType::Zone => text(r"^\S+$", &["UTC", "Europe/Berlin"]),
         ValueType::MailAddress => text(r"^\S+@\S+$", &["ann@example.com"]),
+        ValueType::MailAddressTemplate => text(r"\S", &["{{ data.email }}", "ann@example.com"]),
         ValueType::MailServer => text(r"^smtps?://\S+$", &["smtp://user@mail.example.com:587"]),
         ValueType::Hours => json!({ "type": "string", "examples": ["Mon-Fri 09:00-17:00 Europe/Berlin"] }),
         ValueType::Condition => json!({

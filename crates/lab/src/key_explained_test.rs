@@ -188,7 +188,8 @@ fn with_key(object: &ObjectSchema, field: &KeySchema, value: Value) -> Value {
     if kinds.contains(&field.key) {
         map.retain(|key, _| !kinds.contains(&key.as_str()));
     }
-    for (key, value) in owner(object, field).into_iter().chain(beside(object, field.key)) {
+    let beside = beside(object, field.key).into_iter().chain(in_mail(object, field));
+    for (key, value) in owner(object, field).into_iter().chain(beside) {
         if kinds.contains(&key) {
             map.retain(|key, _| !kinds.contains(&key.as_str()));
         }
@@ -229,6 +230,17 @@ fn beside(object: &ObjectSchema, key: &str) -> Vec<(&'static str, Value)> {
         ("a target", "batch_max") => vec![("format", json!("batch"))],
         _ => Vec::new(),
     }
+}
+
+/// What every mail needs.
+fn in_mail(object: &ObjectSchema, field: &KeySchema) -> Vec<(&'static str, Value)> {
+    if object.name != "a target" || !(field.key == "smtp" || field.about.starts_with("With `smtp`")) {
+        return Vec::new();
+    }
+    let server = if field.key == "secret" { "smtp://me@one.test" } else { "smtp://one.test" };
+    let mut needed: Vec<_> = ["from", "to", "subject", "body"].map(|key| (key, json!("a@b.test"))).into();
+    needed.push(("smtp", json!(server)));
+    needed
 }
 
 /// The smallest map of that kind that makes sense.
@@ -287,8 +299,12 @@ fn sample(takes: &ValueType, which: Sample) -> Value {
         ValueType::Pattern | ValueType::Text | ValueType::SourceTemplate | ValueType::Lint => {
             pick(json!("one"), json!("two"))
         }
-        ValueType::Url => pick(json!("http://one.test/"), json!("https://two.test/")),
+        ValueType::Url => pick(json!("http://one.test/x"), json!("https://two.test/x")),
         ValueType::EventPattern => pick(json!("a.b"), json!("c.d")),
+        ValueType::RequestTemplate => pick(json!("/one"), json!("/{{ data.two }}")),
+        ValueType::Cel => pick(json!("status == 200"), json!("body.ok == true")),
+        ValueType::TemplateFields => pick(json!({ "a": "1" }), json!({ "b[]": "{{ id }}" })),
+        ValueType::RequestBody => pick(json!("one"), json!({ "two": ["{{ id }}", 3] })),
         ValueType::CopyKey => pick(json!("data.one"), json!("{type}/{data.two}")),
         ValueType::LetterName => pick(json!("_{service}.one"), json!("_{service}.two")),
         ValueType::Bool => pick(json!(false), json!(true)),
@@ -308,9 +324,13 @@ fn sample(takes: &ValueType, which: Sample) -> Value {
         ValueType::Json => pick(json!("1"), json!("[]")),
         ValueType::Cron => pick(json!("0 9 * * *"), json!("0 8 * * *")),
         ValueType::Zone => pick(json!("UTC"), json!("Europe/Berlin")),
-        ValueType::MailAddress => pick(json!("a@example.test"), json!("b@example.test")),
+        ValueType::MailAddress | ValueType::MailAddressTemplate => {
+            pick(json!("a@example.test"), json!("b@example.test"))
+        }
         ValueType::MailServer => pick(json!("smtp://one.test"), json!("smtps://two.test")),
         ValueType::Hours => pick(json!("Mon-Fri 09:00-17:00 UTC"), json!("Mon-Sun 09:00-17:00 UTC")),
+        ValueType::EventCondition => pick(json!("data.total > 1"), json!("data.total > 2")),
+        ValueType::JsonSchema => pick(json!({ "type": "object" }), json!({ "type": "array" })),
         ValueType::Condition => pick(json!("dead_letters > 1"), json!("breaker_open for 10m")),
         ValueType::Object(object) => {
             let mut map = least(object, which);

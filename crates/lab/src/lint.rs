@@ -18,6 +18,7 @@ mod idempotency;
 mod letters;
 mod patterns;
 mod retry;
+mod schemas;
 mod sharing;
 mod sources;
 mod spacing;
@@ -141,6 +142,7 @@ struct OwnPolicy<'a> {
 pub fn all() -> Vec<&'static Lint> {
     const FAMILIES: &[&[Lint]] = &[
         retry::LINTS,
+        schemas::LINTS,
         spacing::LINTS,
         deadline::LINTS,
         timeout::LINTS,

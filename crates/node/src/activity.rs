@@ -395,7 +395,7 @@ fn settled(delivery: &PendingDelivery, settlement: &Settlement) -> Option<Activi
     if let Some(story) = &settlement.record {
         facts.took_ms = Some(story.took_nanos as f64 / 1e6);
         match &story.end {
-            AttemptEnd::Delivered { status } => facts.status = *status,
+            AttemptEnd::Delivered { status, .. } => facts.status = *status,
             AttemptEnd::Failed { category, code, status, message, .. } => {
                 facts.category = Some(category.to_string());
                 facts.code = Some(code.to_string());

@@ -17,7 +17,7 @@ use crate::receiver;
 use crate::secret::{self, SecretError, SecretSource, SecretValues, Secrets};
 use crate::source::{self, Source};
 use crate::target::http::{Auth, ClientTls, Pool, Signing, check_secret};
-use crate::target::{Target, exec, http, log};
+use crate::target::{Target, container, exec, http, log, ntfy, smtp};
 use crate::tls::{ClientPem, ClientPemPart, Roots, client_config_of};
 use redrive::process::Supervisor;
 use zeroize::Zeroizing;
@@ -207,9 +207,12 @@ pub(crate) fn settings<T: 'static>(endpoint: &Endpoint) -> &T {
     endpoint.settings().expect("a driver is asked for endpoints of its own connector")
 }
 
-const BUILT_IN: [Driver; 15] = [
+const BUILT_IN: [Driver; 18] = [
     http::DRIVER,
     exec::DRIVER,
+    container::DRIVER,
+    smtp::DRIVER,
+    ntfy::DRIVER,
     log::DRIVER,
     Driver { connector: &connectors::webhook::SOURCE, make: Make::Served },
     Driver { connector: &connectors::schedule::SOURCE, make: Make::Served },

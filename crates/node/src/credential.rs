@@ -74,6 +74,9 @@ impl Credential {
             ReplyKind::Http { status, headers, body } => {
                 ReplyKind::Http { status, headers, body: hide(&body) }
             }
+            ReplyKind::Unexpected { status, headers, body } => {
+                ReplyKind::Unexpected { status, headers, body: hide(&body) }
+            }
             other => other,
         };
         TargetReply { seen, message: hide(&reply.message), retry_after: reply.retry_after }

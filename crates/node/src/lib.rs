@@ -11,6 +11,8 @@ pub mod connectors;
 mod credential;
 mod jwks;
 pub mod letters;
+mod mail;
+mod ntfy;
 mod outage;
 mod receiver;
 pub mod runtime;

@@ -9,7 +9,7 @@ mod email;
 mod notice_test;
 mod ntfy;
 mod slack;
-mod text;
+pub(crate) mod text;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -40,6 +40,8 @@ pub(crate) const WEBHOOK: Driver = Driver {
         let options = HttpOptions {
             shape: RequestShape::default(),
             auth: site.auth(headers.auth.as_ref(), *network)?,
+            secret_path: None,
+            expect: None,
             signing: site.signing(secret.as_ref())?,
             permits: PERMITS,
             network: *network,

@@ -307,8 +307,8 @@ impl Node {
     /// Routes a page in one transaction; returns how many were routed.
     async fn route_page(&self, active: &ActiveBook, page: &[EventView]) -> Result<u64, RerouteError> {
         let wanted = page.iter().filter_map(|view| {
-            let addressees = active.of(view.event.event_type.as_str());
-            (!addressees.is_empty()).then(|| (view.receipt, addressees.to_vec()))
+            let addressees = active.addressees(&view.event);
+            (!addressees.is_empty()).then_some((view.receipt, addressees))
         });
         let (receipts, addressees): (Vec<_>, Vec<_>) = wanted.unzip();
         let routed = receipts.iter().zip(addressees).map(|(receipt, routes)| {

@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use redrive_core::book::event_schema::SchemaViolation;
 use redrive_core::book::model;
 use redrive_core::engine::attempt_record::AttemptRecord;
 use redrive_core::engine::{
@@ -181,6 +182,8 @@ pub struct Addressee {
     pub bound: WaitingBound,
     /// How duplicates are recognised.
     pub copies: CopyRule,
+    /// Why the event is a poison dead letter of this service at once.
+    pub violation: Option<Arc<str>>,
 }
 
 /// Backlog limits of one service, over all its channels.
@@ -305,6 +308,12 @@ pub enum SubmissionRefusal {
         index: usize,
         service: ServiceName,
     },
+    #[error("{violation}")]
+    Invalid {
+        /// Within the submission, from 0.
+        index: usize,
+        violation: SchemaViolation,
+    },
 }
 
 impl SubmissionRefusal {
@@ -312,7 +321,7 @@ impl SubmissionRefusal {
     #[must_use]
     pub const fn index(&self) -> usize {
         match self {
-            Self::Conflict { index, .. } | Self::Full { index, .. } => *index,
+            Self::Conflict { index, .. } | Self::Full { index, .. } | Self::Invalid { index, .. } => *index,
         }
     }
 }

@@ -5,6 +5,7 @@
 
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod call_test;
+pub(crate) mod container;
 #[cfg(any(test, feature = "testing"))]
 pub mod contract;
 #[cfg(test)]
@@ -12,7 +13,9 @@ mod contract_test;
 pub(crate) mod exec;
 pub mod http;
 pub mod log;
+pub(crate) mod ntfy;
 pub mod registry;
+pub(crate) mod smtp;
 
 use std::sync::Arc;
 use std::time::Duration;

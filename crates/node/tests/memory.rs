@@ -48,6 +48,7 @@ fn batch(id: &str, bytes: usize) -> WriteBatch {
         queue: Arc::new(QueueName { service, channel: None }),
         subscription: "orders: order.*".into(),
         copies: CopyRule::default(),
+        violation: None,
         order: DeliveryOrder::None,
         letter_name: "_tests.deadletter".into(),
         consumer_group: "tests".into(),

@@ -30,6 +30,7 @@
 mod birth;
 mod capture;
 mod command;
+mod container;
 mod family;
 mod run_records;
 mod spawner;
@@ -50,6 +51,8 @@ use tokio::time::Instant;
 
 pub use self::capture::CapturedOutput;
 pub use self::command::{INHERITED, ProgramCommand};
+use self::container::Leftovers;
+pub use self::container::{CLIENT_VARIABLES, ContainerCommand};
 pub use self::family::MARK_VARIABLE;
 use self::run_records::RunRecords;
 
@@ -57,6 +60,8 @@ use self::run_records::RunRecords;
 #[derive(Clone, Debug)]
 pub struct Supervisor {
     run_records: Option<RunRecords>,
+    /// Containers that could not be removed.
+    leftovers: Leftovers,
     /// Deadline for all runs, once the supervisor stops.
     stop_by: Arc<watch::Sender<Option<Instant>>>,
 }
@@ -124,6 +129,11 @@ pub enum RunEnd {
         /// The cause.
         reason: String,
     },
+    /// The runtime that starts containers does not answer; the container, if any, was or will be ended.
+    RuntimeUnavailable {
+        /// The cause.
+        reason: String,
+    },
     /// The supervisor stopped it.
     Stopped,
 }
@@ -143,6 +153,7 @@ impl fmt::Display for RunEnd {
                 write!(f, "process exceeded its time limit of {}", show_duration(*limit))
             }
             Self::SpawnFailed { reason } => write!(f, "process could not be started: {reason}"),
+            Self::RuntimeUnavailable { reason } => write!(f, "container runtime unavailable: {reason}"),
             Self::Stopped => f.write_str("process stopped because Redrive is stopping"),
         }
     }
@@ -180,6 +191,7 @@ impl ProgramRun {
             RunEnd::OutOfMemory { .. } => Exit::OutOfMemory,
             RunEnd::TimeLimit { .. } => Exit::TimeLimit,
             RunEnd::SpawnFailed { .. } => Exit::SpawnFailed,
+            RunEnd::RuntimeUnavailable { .. } => Exit::RuntimeUnavailable,
             RunEnd::Stopped => return None,
         })
     }
@@ -195,20 +207,31 @@ impl Supervisor {
     /// Without a record: processes left by a crash are not found again.
     #[must_use]
     pub fn new() -> Self {
-        Self { run_records: None, stop_by: Arc::new(watch::Sender::new(None)) }
+        Self {
+            run_records: None,
+            leftovers: Leftovers::default(),
+            stop_by: Arc::new(watch::Sender::new(None)),
+        }
     }
 
-    /// With a record of runs in `folder`, which must have one user at a time. Ends processes left by earlier
-    /// runs and returns how many runs had any.
+    /// With a record of runs in `folder`, which must have one user at a time. Ends processes and containers left
+    /// by earlier runs and returns how many runs had any. A container whose runtime does not answer now is ended
+    /// before a container with the same key starts.
     pub fn recording(folder: &Path) -> io::Result<(Self, usize)> {
         let run_records = RunRecords::open(folder)?;
-        let survived = run_records.end_survivors()?;
-        Ok((Self { run_records: Some(run_records), ..Self::new() }, survived))
+        let (leftovers, containers) = Leftovers::of(&run_records)?;
+        let survived = run_records.end_survivors()? + containers;
+        Ok((Self { run_records: Some(run_records), leftovers, ..Self::new() }, survived))
     }
 
     /// Runs a program to its end.
     pub async fn run(&self, command: ProgramCommand, limits: RunLimits) -> ProgramRun {
         supervise::run(self, command, limits).await
+    }
+
+    /// Runs a container to its end, and removes it. Its memory is limited by the runtime.
+    pub async fn run_container(&self, command: ContainerCommand, limits: RunLimits) -> ProgramRun {
+        container::run(self, command, limits).await
     }
 
     /// Ends all current and future runs: TERM first, KILL shortly before `within` is over.

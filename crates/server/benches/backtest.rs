@@ -195,6 +195,7 @@ fn addressee() -> Addressee {
         queue: Arc::new(QueueName { service, channel: None }),
         subscription: "shop/orders.*".into(),
         copies: redrive_core::event::copy_rule::CopyRule::default(),
+        violation: None,
         order: DeliveryOrder::None,
         letter_name: "_shop.deadletter".into(),
         consumer_group: "shop".into(),
@@ -246,6 +247,7 @@ fn life(waiting: &PendingDelivery, book: &RuleBook) -> Vec<Settlement> {
             outcome: Some(&outcome),
             status: reply.as_answer().what.status(),
             response: "",
+            receipt: "",
             held: history.held(now),
         };
         let story = Some(Box::new(AttemptRecord::of(&facts, &decision)));

@@ -21,12 +21,12 @@ struct Rounds {
     repeated: u64,
 }
 
-struct Through {
-    per_second: f64,
-    micros: f64,
+pub(super) struct Through {
+    pub(super) per_second: f64,
+    pub(super) micros: f64,
     memory_bytes_peak: u64,
-    lost: u64,
-    repeated: u64,
+    pub(super) lost: u64,
+    pub(super) repeated: u64,
 }
 
 pub(super) fn play(stage: &Stage) -> anyhow::Result<Vec<Row>> {
@@ -61,7 +61,7 @@ pub(super) fn play(stage: &Stage) -> anyhow::Result<Vec<Row>> {
     Ok(rows(rounds, relay, ours))
 }
 
-fn through(stage: &Stage, listener: &Listener, sink: &Sink) -> anyhow::Result<Through> {
+pub(super) fn through(stage: &Stage, listener: &Listener, sink: &Sink) -> anyhow::Result<Through> {
     let before = listener.usage()?;
     let sent = stage.load(&closed(listener.address, Until::Over(stage.plan.burst)))?;
     let counts = sink.wait_for(sent.accepted)?;

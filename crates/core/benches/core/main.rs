@@ -196,7 +196,7 @@ fn delivered(service: usize, event_type: usize) -> EngineActivity {
         attempt: Attempt::FIRST,
         started_at: NOW,
         took_nanos: 12_345_678,
-        end: AttemptEnd::Delivered { status: Some(200) },
+        end: AttemptEnd::Delivered { status: Some(200), message: String::new() },
         book: 1,
         verdict: RecordedVerdict::Delivered,
         classified_at: None,

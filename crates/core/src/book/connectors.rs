@@ -7,15 +7,19 @@
 //! Invariant: other code never tests for a kind; it asks the connector and its [`Profile`].
 
 mod absent;
+pub mod container;
 pub mod email;
 pub mod exec;
 pub mod folder;
 pub mod http;
 pub mod log;
 pub mod notify;
+pub mod ntfy;
 mod reader;
 pub mod schedule;
 pub mod secrets;
+pub mod smtp;
+mod templated;
 pub mod webhook;
 
 use std::any::Any;
@@ -110,7 +114,7 @@ pub struct Connector {
     pub dependency: Option<DependencyKind>,
     pub speech: CallProtocol,
     pub address: AddressUse,
-    /// Overrides the default timeout of its edge.
+    /// Overrides the built-in timeout of a call.
     pub timeout: Option<Duration>,
     /// For receivers.
     pub detail: NoticeDetail,
@@ -166,10 +170,20 @@ pub struct Profile {
     /// What their names may resolve to, if the book says so.
     pub network: Option<Network>,
     pub secrets: Vec<String>,
+    /// Its templates and conditions, for checks against the schemas of events.
+    pub field_uses: Vec<FieldUse>,
     /// For targets that take several deliveries per call.
     pub batch: Option<BatchLimit>,
     /// For targets that start a program.
     pub run: Option<ProgramRun>,
+}
+
+/// Fields of the event that one template or condition names.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FieldUse {
+    pub span: BookSpan,
+    /// Such as `data.user.name`.
+    pub fields: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -337,6 +351,9 @@ pub fn built_in() -> &'static Connectors {
         let rows = [
             &http::TARGET,
             &exec::TARGET,
+            &container::TARGET,
+            &smtp::TARGET,
+            &ntfy::TARGET,
             &log::TARGET,
             &webhook::SOURCE,
             &schedule::SOURCE,
@@ -389,7 +406,10 @@ services:
                 "2 not-built-in secret kind `key-vault` is not available in this version",
             ]
         );
-        assert_eq!(missing[0].help, "available target kinds: `exec`, `http`, `log`");
+        assert_eq!(
+            missing[0].help,
+            "available target kinds: `container`, `exec`, `http`, `log`, `ntfy`, `smtp`"
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::model::{
     ConsumerPattern, Criticality, DataLoss, DeliveryOrder, Direction, IdempotencyBy, LetterForm,
-    QueueFullAction, Reprocess,
+    QueueFullAction, Reprocess, ViolationAction,
 };
 use crate::policy::breaker::CountingUnit;
 use crate::policy::rule::WhenOpen;
@@ -30,6 +30,11 @@ impl Keyword for WhenOpen {
 }
 
 impl Keyword for QueueFullAction {
+    const ALL: &'static [Self] = &[Self::Refuse, Self::DeadLetter];
+    const WORDS: &'static [&'static str] = &["refuse", "dead-letter"];
+}
+
+impl Keyword for ViolationAction {
     const ALL: &'static [Self] = &[Self::Refuse, Self::DeadLetter];
     const WORDS: &'static [&'static str] = &["refuse", "dead-letter"];
 }

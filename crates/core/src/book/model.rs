@@ -8,6 +8,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::cel::CelExpression;
+use super::event_schema::EventSchema;
 use super::pattern::EventPattern;
 use super::problem::BookSpan;
 use crate::event::copy_rule::CopyKey;
@@ -63,6 +65,7 @@ pub struct Sections {
     pub sources: BTreeMap<String, At<SourceEntry>>,
     pub access: AccessEntry,
     pub archive: Option<ArchiveEntry>,
+    pub event_types: BTreeMap<String, EventTypeEntry>,
     pub services: Vec<ServiceEntry>,
     pub alerts: Vec<Alert>,
     pub receivers: BTreeMap<String, At<Receiver>>,
@@ -309,12 +312,29 @@ pub enum QueueFullAction {
     DeadLetter,
 }
 
+#[derive(Clone, Debug, PartialEq)]
+pub struct EventTypeEntry {
+    pub span: BookSpan,
+    pub schema: EventSchema,
+    pub on_violation: ViolationAction,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ViolationAction {
+    /// The event is not accepted.
+    Refuse,
+    /// The event is accepted and becomes a poison dead letter of each of its services.
+    DeadLetter,
+}
+
 #[derive(Clone, Debug)]
 pub struct EventRow {
     pub span: BookSpan,
     pub pattern: At<EventPattern>,
     pub title: Option<String>,
     pub subscription: Option<String>,
+    /// Events that do not meet it are not delivered by this row, nor by a wider one.
+    pub condition: Option<At<CelExpression>>,
     pub depends_on: Option<At<DependencyName>>,
     pub layer: Layer,
 }
@@ -323,7 +343,7 @@ impl EventRow {
     #[must_use]
     pub fn plain(span: BookSpan, pattern: At<EventPattern>) -> Self {
         let layer = Layer::default();
-        Self { span, pattern, title: None, subscription: None, depends_on: None, layer }
+        Self { span, pattern, title: None, subscription: None, condition: None, depends_on: None, layer }
     }
 }
 

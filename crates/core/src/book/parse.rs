@@ -44,6 +44,7 @@ pub fn parse(book: &YamlNode, connectors: &Connectors, problems: &mut Problems) 
         sources: parser.sources(section("sources")),
         access: book.get("access").map(BookParser::access).unwrap_or_default(),
         archive: book.get("archive").and_then(|node| parser.archive(node)),
+        event_types: services::event_types(section("event_types")),
         services: parser.services(section("services")),
         alerts: book.get("alerts").map(|node| parser.alerts(node)).unwrap_or_default(),
         receivers: parser.receivers(section("receivers")),

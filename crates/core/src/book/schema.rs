@@ -131,6 +131,14 @@ pub enum ValueType {
     Url,
     /// With `{placeholders}` for headers and data.
     SourceTemplate,
+    /// Part of a request, with `{{ values }}` of the event.
+    RequestTemplate,
+    /// A condition in CEL.
+    Cel,
+    /// A map from any names to such templates.
+    TemplateFields,
+    /// Such a template, or a map or list with templates as its texts.
+    RequestBody,
     /// A field of an event, or a text with fields in braces.
     CopyKey,
     /// A dead-letter queue name with `{placeholders}`.
@@ -158,7 +166,13 @@ pub enum ValueType {
     Hours,
     /// `METRIC OP VALUE [over D] [for D] [by WHAT]`.
     Condition,
+    /// A condition on an event, in CEL.
+    EventCondition,
+    /// A map that is a JSON Schema.
+    JsonSchema,
     MailAddress,
+    /// With values of the event.
+    MailAddressTemplate,
     MailServer,
     Lint,
     /// For connectors that are not in this build.

@@ -14,11 +14,13 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use minijinja::value::{Serde, Value};
+use minijinja::value::Value;
 use minijinja::{Environment, ErrorKind};
 
 pub use self::json::JsonTemplate;
+pub(crate) use self::language::percent_encoded;
 use crate::event::Event;
 use crate::event::attribute::{ContentType, ExtensionValue};
 use crate::limits;
@@ -44,6 +46,8 @@ pub enum TemplatePlace {
     Text,
     /// A value is one segment of a path, or a part of one.
     Path,
+    /// A value is text or part of an attribute in quotes.
+    Html,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -79,39 +83,75 @@ pub enum RenderError {
     Failed { template: String, reason: String },
 }
 
-/// What a template can name: the event, its delivery and the attempt.
-pub struct TemplateContext(Value);
+/// What a template can name: the event, its delivery and the attempt. All that is rendered with it shares one
+/// limit of steps.
+pub struct TemplateContext {
+    values: Value,
+    steps: AtomicU64,
+}
+
+/// The first words of the values that templates name, so that nothing else is prepared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TemplateNeeds(u16);
+
+impl TemplateNeeds {
+    pub const ALL: Self = Self(u16::MAX);
+
+    #[must_use]
+    pub fn of<'a>(templates: impl IntoIterator<Item = &'a Template>) -> Self {
+        let fields = templates.into_iter().flat_map(Template::fields);
+        let roots = fields.filter_map(|field| {
+            let root = field.split('.').next()?;
+            language::ROOTS.iter().position(|known| *known == root)
+        });
+        Self(roots.fold(0, |needs, place| needs | 1 << place))
+    }
+
+    fn has(self, root: &str) -> bool {
+        language::ROOTS
+            .iter()
+            .position(|known| *known == root)
+            .is_some_and(|place| self.0 & (1 << place) != 0)
+    }
+}
 
 impl TemplateContext {
     #[must_use]
     pub fn new(event: &Event, delivery: &str, attempt: u32) -> Self {
-        let mut values = vec![
-            ("id", Value::from(event.id.as_str())),
-            ("source", event.source.as_str().into()),
-            ("type", event.event_type.as_str().into()),
-            ("delivery", delivery.into()),
-            ("attempt", attempt.into()),
-        ];
-        let mut add = |name, value: Option<Value>| values.extend(value.map(|value| (name, value)));
-        add("subject", event.subject.as_ref().map(|subject| subject.as_str().into()));
-        add("session", event.session.as_ref().map(|session| session.as_str().into()));
-        add("correlation_id", event.correlation_id.as_ref().map(|id| id.as_str().into()));
-        add("time", event.time.map(|time| time.to_string().into()));
-        add("data", data(event));
-        let extensions = event.extensions.iter().map(|(name, value)| {
-            let value = match value {
-                ExtensionValue::Text(text) => Value::from(text.as_str()),
-                ExtensionValue::Integer(number) => Value::from(*number),
-                ExtensionValue::Boolean(is) => Value::from(*is),
-            };
-            (Value::from(name.as_str()), value)
-        });
-        add("extensions", Some(Value::from_pairs(extensions)));
-        Self(Value::from_pairs(values))
+        Self::with(TemplateNeeds::ALL, event, delivery, attempt)
+    }
+
+    /// With what is needed only: parsing the data costs more than a rendering.
+    #[must_use]
+    pub fn with(needs: TemplateNeeds, event: &Event, delivery: &str, attempt: u32) -> Self {
+        let mut values: Vec<(&str, Value)> = Vec::new();
+        let mut add = |name, value: &dyn Fn() -> Option<Value>| {
+            if needs.has(name) {
+                values.extend(value().map(|value| (name, value)));
+            }
+        };
+        add("id", &|| Some(event.id.as_str().into()));
+        add("source", &|| Some(event.source.as_str().into()));
+        add("type", &|| Some(event.event_type.as_str().into()));
+        add("delivery", &|| Some(delivery.into()));
+        add("attempt", &|| Some(attempt.into()));
+        add("subject", &|| event.subject.as_ref().map(|subject| subject.as_str().into()));
+        add("session", &|| event.session.as_ref().map(|session| session.as_str().into()));
+        add("correlation_id", &|| event.correlation_id.as_ref().map(|id| id.as_str().into()));
+        add("time", &|| event.time.map(|time| time.to_string().into()));
+        add("data", &|| data(event));
+        add("extensions", &|| Some(extensions(event)));
+        Self { values: Value::from_pairs(values), steps: AtomicU64::new(0) }
+    }
+
+    /// `false` if no more are left.
+    fn spend(&self, steps: u64) -> bool {
+        let before = self.steps.fetch_add(steps, Ordering::Relaxed);
+        before.saturating_add(steps) <= limits::TEMPLATE_STEPS_MAX
     }
 
     fn has(&self, field: &str) -> bool {
-        let found = field.split('.').try_fold(self.0.clone(), |value, word| {
+        let found = field.split('.').try_fold(self.values.clone(), |value, word| {
             value.get_attr(word).ok().filter(|inner| !inner.is_undefined())
         });
         found.is_some()
@@ -121,10 +161,20 @@ impl TemplateContext {
 /// JSON as it is, other text as text; absent for bytes.
 fn data(event: &Event) -> Option<Value> {
     if event.content_type.as_ref().is_none_or(ContentType::is_json) {
-        let json: serde_json::Value = serde_json::from_slice(&event.data).ok()?;
-        return Some(Value::from(Serde(json)));
+        return serde_json::from_slice(&event.data).ok();
     }
     std::str::from_utf8(&event.data).ok().map(Value::from)
+}
+
+fn extensions(event: &Event) -> Value {
+    Value::from_pairs(event.extensions.iter().map(|(name, value)| {
+        let value = match value {
+            ExtensionValue::Text(text) => Value::from(text.as_str()),
+            ExtensionValue::Integer(number) => Value::from(*number),
+            ExtensionValue::Boolean(is) => Value::from(*is),
+        };
+        (Value::from(name.as_str()), value)
+    }))
 }
 
 impl Template {
@@ -149,6 +199,12 @@ impl Template {
         self.compiled.is_none().then_some(&*self.text)
     }
 
+    /// What is sent as written: the text between the tags.
+    #[must_use]
+    pub fn literal_parts(&self) -> Vec<String> {
+        language::literal_parts(&language::long_form(&self.text))
+    }
+
     /// The values it names, such as `data.user.name`, sorted.
     #[must_use]
     pub fn fields(&self) -> &[String] {
@@ -160,7 +216,7 @@ impl Template {
         let Some(compiled) = &self.compiled else { return Ok(self.text.to_string()) };
         if compiled.is_one_value {
             let value = self.value(context)?;
-            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let text = language::text_of(&value);
             return if text.len() > max { Err(self.too_large(max)) } else { Ok(text) };
         }
         let mut written = AtMost { bytes: Vec::new(), max };
@@ -189,16 +245,25 @@ impl Template {
         to: impl io::Write,
     ) -> Result<minijinja::Captured<'a>, Option<RenderError>> {
         let template = compiled.environment.get_template(language::NAME).expect("it was added");
-        template.render_captured_to(context.0.clone(), to).map_err(|error| {
+        let too_many = || RenderError::TooManySteps { template: self.text.to_string() };
+        let rendered = template.render_captured_to(context.values.clone(), to).map_err(|error| {
             let template = self.text.to_string();
             Some(match error.kind() {
                 ErrorKind::WriteFailure => return None,
                 ErrorKind::UndefinedError => self.missing(compiled, context),
                 ErrorKind::OutOfFuel => RenderError::TooManySteps { template },
                 ErrorKind::BadEscape => RenderError::UnsafePath { template },
+                // Filters say this of a value that is absent.
+                ErrorKind::InvalidOperation | ErrorKind::MissingArgument
+                    if compiled.fields.iter().any(|field| !context.has(field)) =>
+                {
+                    self.missing(compiled, context)
+                }
                 kind => RenderError::Failed { template, reason: kind.to_string() },
             })
-        })
+        })?;
+        let steps = rendered.state().fuel_levels().map_or(0, |(spent, _)| spent);
+        if context.spend(steps) { Ok(rendered) } else { Err(Some(too_many())) }
     }
 
     fn missing(&self, compiled: &Compiled, context: &TemplateContext) -> RenderError {

@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::address::{AddressFault, check_address};
 use super::connectors::Connectors;
 use super::connectors::email::Smtp;
+use super::event_condition;
+use super::event_schema::EventSchema;
 use super::expression::{Condition, Hours, is_zone};
 use super::pattern::EventPattern;
 use super::problem::{BookSpan, Problems, suggest};
@@ -86,6 +88,19 @@ impl Validator<'_> {
                 _ => self.value(node, item, place),
             },
             ValueType::Any => {}
+            ValueType::JsonSchema => self.json_schema(node),
+            ValueType::TemplateFields => match &node.value {
+                YamlValue::Map(entries) => {
+                    for (_, value) in entries {
+                        self.value(value, &ValueType::RequestTemplate, value.span);
+                    }
+                }
+                _ => self.wrong_shape(node, &describe(takes)),
+            },
+            ValueType::RequestBody => match &node.value {
+                YamlValue::Null | YamlValue::Refused => self.wrong_shape(node, &describe(takes)),
+                YamlValue::Scalar { .. } | YamlValue::Map(_) | YamlValue::List(_) => {}
+            },
             ValueType::ShortOrLong(short, object) => match &node.value {
                 YamlValue::Map(_) => self.object(node, object, place),
                 _ => self.value(node, short, place),
@@ -184,6 +199,17 @@ impl Validator<'_> {
                 self.problems.error("bad-name", key.span, error.to_string(), "choose another name");
             }
             self.value(node, value, key.span);
+        }
+    }
+
+    fn json_schema(&mut self, node: &YamlNode) {
+        let YamlValue::Map(_) = node.value else {
+            return self.wrong_shape(node, &describe(&ValueType::JsonSchema));
+        };
+        let Some(json) = node.to_json() else { return };
+        if let Err(error) = EventSchema::parse(json) {
+            let help = "such as { type: object, required: [total], properties: { total: { type: number } } }";
+            self.problems.error("bad-schema", node.span, error.to_string(), help);
         }
     }
 
@@ -308,7 +334,9 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &ValueType) -> Result<(), Val
                 wrong("out-of-range", fault, "remove the port, or write one such as :8080")
             }
         }),
-        ValueType::Text if text.is_empty() => Err(wrong("wrong-type", "the text is empty", "")),
+        ValueType::Text | ValueType::MailAddressTemplate if text.is_empty() => {
+            Err(wrong("wrong-type", "the text is empty", ""))
+        }
         ValueType::EventPattern
         | ValueType::LetterName
         | ValueType::SourceTemplate
@@ -320,13 +348,23 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &ValueType) -> Result<(), Val
         | ValueType::Zone
         | ValueType::Hours
         | ValueType::Condition
+        | ValueType::EventCondition
         | ValueType::MailAddress
         | ValueType::MailServer => check_expression(text, takes),
-        // Lint codes and names are checked elsewhere; regular expressions where they are compiled, once.
-        ValueType::Text | ValueType::Lint | ValueType::Name(_) | ValueType::Reaction | ValueType::Pattern => {
-            Ok(())
-        }
+        // Templates, conditions and regular expressions are checked where they are compiled, once; lint codes and names
+        // elsewhere.
+        ValueType::Text
+        | ValueType::RequestTemplate
+        | ValueType::MailAddressTemplate
+        | ValueType::Cel
+        | ValueType::Lint
+        | ValueType::Name(_)
+        | ValueType::Reaction
+        | ValueType::Pattern => Ok(()),
         ValueType::Any
+        | ValueType::JsonSchema
+        | ValueType::TemplateFields
+        | ValueType::RequestBody
         | ValueType::Object(_)
         | ValueType::MapOf(_)
         | ValueType::ByFailure(_)
@@ -390,6 +428,11 @@ fn check_expression(text: &str, takes: &ValueType) -> Result<(), ValueFault> {
             code: "bad-condition",
             message: e.to_string(),
             help: e.help(),
+        }),
+        ValueType::EventCondition => event_condition::parse(text).map(drop).map_err(|error| ValueFault {
+            code: "bad-where",
+            message: error.to_string(),
+            help: error.help().to_owned(),
         }),
         ValueType::MailAddress if is_mail_address(text) => Ok(()),
         ValueType::MailAddress => Err(wrong(
@@ -485,6 +528,10 @@ pub fn describe(takes: &ValueType) -> String {
         ValueType::CopyKey => {
             "a field such as data.order, or a template in quotes such as \"{type}/{data.order}\"".to_owned()
         }
+        ValueType::RequestTemplate => "a text, with values such as \"{{ data.id }}\" in quotes".to_owned(),
+        ValueType::Cel => "a condition such as \"status == 200\"".to_owned(),
+        ValueType::TemplateFields => "names, each with a text".to_owned(),
+        ValueType::RequestBody => "a text, a map or a list".to_owned(),
         ValueType::LetterName => "a name in quotes such as \"_{service}.deadletter\"".to_owned(),
         ValueType::Bool => "true or false".to_owned(),
         ValueType::Count { .. } => "a whole number".to_owned(),
@@ -501,7 +548,10 @@ pub fn describe(takes: &ValueType) -> String {
         ValueType::Zone => "a time zone such as Europe/Berlin".to_owned(),
         ValueType::Hours => "hours such as \"Mon-Fri 09:00-17:00 Europe/Berlin\"".to_owned(),
         ValueType::Condition => "a condition such as \"dead_letters > 100\"".to_owned(),
+        ValueType::EventCondition => "a condition in quotes such as \"data.total > 100\"".to_owned(),
+        ValueType::JsonSchema => "a JSON Schema (a map)".to_owned(),
         ValueType::MailAddress => "a mail address".to_owned(),
+        ValueType::MailAddressTemplate => "a mail address with values of the event".to_owned(),
         ValueType::MailServer => "a mail server such as smtp://mail.example.com".to_owned(),
         ValueType::Lint => "the code of a lint".to_owned(),
         ValueType::Any => "its settings".to_owned(),

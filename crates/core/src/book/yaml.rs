@@ -72,6 +72,28 @@ impl YamlNode {
         }
     }
 
+    /// Unquoted numbers and words are what JSON takes them for. `None` if a part was refused.
+    #[must_use]
+    pub fn to_json(&self) -> Option<serde_json::Value> {
+        Some(match &self.value {
+            YamlValue::Refused => return None,
+            YamlValue::Null => serde_json::Value::Null,
+            YamlValue::Scalar { text, quoted } => {
+                let plain = serde_json::from_str(text).ok();
+                let is_scalar = |value: &serde_json::Value| value.is_number() || value.is_boolean();
+                plain
+                    .filter(|value| *quoted == Quoted::No && is_scalar(value))
+                    .unwrap_or_else(|| (&**text).into())
+            }
+            YamlValue::List(items) => items.iter().map(Self::to_json).collect::<Option<Vec<_>>>()?.into(),
+            YamlValue::Map(entries) => {
+                let entries =
+                    entries.iter().map(|(key, value)| Some((key.text()?.to_owned(), value.to_json()?)));
+                entries.collect::<Option<serde_json::Map<_, _>>>()?.into()
+            }
+        })
+    }
+
     #[must_use]
     pub const fn shape(&self) -> &'static str {
         match self.value {

@@ -88,6 +88,9 @@ pub enum AttemptEnd {
         /// The HTTP status, if there was one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         status: Option<u16>,
+        /// What the target said of it, such as the id of a notification or of a queued mail.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        message: String,
     },
     /// It failed.
     Failed {
@@ -226,6 +229,8 @@ pub struct AttemptFacts<'a> {
     pub outcome: Option<&'a Outcome>,
     pub status: Option<u16>,
     pub response: &'a str,
+    /// What a target said of what it has taken.
+    pub receipt: &'a str,
     pub held: Duration,
 }
 
@@ -282,7 +287,9 @@ impl AttemptEnd {
                     response: facts.response.to_owned(),
                 }
             }
-            (Some(Outcome::Delivered { .. }), _) => Self::Delivered { status: facts.status },
+            (Some(Outcome::Delivered { .. }), _) => {
+                Self::Delivered { status: facts.status, message: facts.receipt.to_owned() }
+            }
             (None, VerdictBasis::Held(holding)) => Self::Held {
                 by: match holding.cause {
                     HoldCause::BreakerOpen => HoldReason::Breaker,

@@ -15,6 +15,7 @@ use crate::event::copy_rule;
 use crate::ids::{ChannelName, DeliveryId};
 use crate::letters::envelope::Tier;
 use crate::letters::fingerprint::Fingerprint;
+use crate::limits;
 use crate::policy::answer::{ReplyKind, TargetReply};
 use crate::policy::breaker::Observation;
 use crate::policy::category::{Category, FailureCode, codes};
@@ -211,16 +212,18 @@ impl Engine {
         now: Timestamp,
     ) -> Settlement {
         let AttemptContext { row, rule, book, started_at } = *tried;
-        let (status, response) = match &reply.seen {
-            ReplyKind::Http { status, body, .. } => (Some(*status), body.as_str()),
+        let (status, response, receipt) = match &reply.seen {
+            ReplyKind::Http { status, body, .. } | ReplyKind::Unexpected { status, body, .. } => {
+                (Some(*status), body.as_str(), "")
+            }
+            ReplyKind::Taken => (None, "", beginning(&reply.message)),
             ReplyKind::Transport(_)
             | ReplyKind::Process(_)
-            | ReplyKind::Taken
             | ReplyKind::Broker(_)
             | ReplyKind::Malformed(_)
             | ReplyKind::ConfigMissing
             | ReplyKind::SecretUnavailable
-            | ReplyKind::Internal => (None, ""),
+            | ReplyKind::Internal => (None, "", ""),
         };
         let facts = AttemptFacts {
             attempt: row.next_attempt(),
@@ -231,6 +234,7 @@ impl Engine {
             outcome: Some(outcome),
             status,
             response,
+            receipt,
             held: row.history.held(now),
         };
         let next = match decision.verdict {
@@ -308,6 +312,7 @@ impl Engine {
             outcome: None,
             status: None,
             response: "",
+            receipt: "",
             held: history.held(now),
         };
         let failure = not_started(Category::Transient, code.clone(), message);
@@ -456,6 +461,10 @@ struct AttemptContext<'a> {
     rule: &'a Rule,
     book: u64,
     started_at: Timestamp,
+}
+
+fn beginning(message: &str) -> &str {
+    &message[..message.floor_char_boundary(limits::MESSAGE_BYTES_MAX)]
 }
 
 fn worker_of<'a>(book: &'a RuleBook, row: &PendingDelivery) -> Option<&'a Worker> {

@@ -14,7 +14,17 @@ pub struct TargetAnswer<'a> {
 
 #[derive(Clone, Copy, Debug)]
 pub enum AnswerKind<'a> {
-    Http { status: u16, headers: &'a dyn AnswerHeaders, body: &'a str },
+    Http {
+        status: u16,
+        headers: &'a dyn AnswerHeaders,
+        body: &'a str,
+    },
+    /// A success by its status that is not what the target expects.
+    Unexpected {
+        status: u16,
+        headers: &'a dyn AnswerHeaders,
+        body: &'a str,
+    },
     Transport(TransportError),
     Process(Exit),
     Taken,
@@ -24,25 +34,27 @@ pub enum AnswerKind<'a> {
     ConfigMissing,
     SecretUnavailable,
     Internal,
-    Reported { code: &'a str },
+    Reported {
+        code: &'a str,
+    },
 }
 
 impl AnswerKind<'_> {
     #[must_use]
     pub const fn status(&self) -> Option<u16> {
-        let Self::Http { status, .. } = self else { return None };
+        let (Self::Http { status, .. } | Self::Unexpected { status, .. }) = self else { return None };
         Some(*status)
     }
 
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
-        let Self::Http { headers, .. } = self else { return None };
+        let (Self::Http { headers, .. } | Self::Unexpected { headers, .. }) = self else { return None };
         headers.get(name)
     }
 
     #[must_use]
     pub const fn body(&self) -> &str {
-        let Self::Http { body, .. } = self else { return "" };
+        let (Self::Http { body, .. } | Self::Unexpected { body, .. }) = self else { return "" };
         body
     }
 }
@@ -101,6 +113,8 @@ pub enum Exit {
     OutOfMemory,
     ReportedError,
     SpawnFailed,
+    /// The runtime that starts containers does not answer.
+    RuntimeUnavailable,
     TimeLimit,
 }
 
@@ -151,6 +165,11 @@ pub enum ReplyKind {
         headers: HeaderPairs,
         body: String,
     },
+    Unexpected {
+        status: u16,
+        headers: HeaderPairs,
+        body: String,
+    },
     Transport(TransportError),
     Process(Exit),
     /// A broker or a store accepted the event, or it was printed.
@@ -176,6 +195,9 @@ impl TargetReply {
     pub fn as_answer(&self) -> TargetAnswer<'_> {
         let what = match &self.seen {
             ReplyKind::Http { status, headers, body } => AnswerKind::Http { status: *status, headers, body },
+            ReplyKind::Unexpected { status, headers, body } => {
+                AnswerKind::Unexpected { status: *status, headers, body }
+            }
             ReplyKind::Transport(error) => AnswerKind::Transport(*error),
             ReplyKind::Process(exit) => AnswerKind::Process(*exit),
             ReplyKind::Taken => AnswerKind::Taken,

@@ -145,11 +145,15 @@ pub mod codes {
     /// A status that HTTP does not define, or that answers no request.
     pub const UNEXPECTED_STATUS: &str = "UNEXPECTED_STATUS";
 
+    /// A success by its status that is not what the target's `expect` says.
+    pub const UNEXPECTED_RESPONSE: &str = "UNEXPECTED_RESPONSE";
+
     pub const PROCESS_CRASHED: &str = "PROCESS_CRASHED";
     pub const PROCESS_KILLED: &str = "PROCESS_KILLED";
     pub const OUT_OF_MEMORY: &str = "OUT_OF_MEMORY";
     pub const PROCESS_ERROR: &str = "PROCESS_ERROR";
     pub const SPAWN_FAILED: &str = "SPAWN_FAILED";
+    pub const RUNTIME_UNAVAILABLE: &str = "RUNTIME_UNAVAILABLE";
     pub const TIME_LIMIT_EXCEEDED: &str = "TIME_LIMIT_EXCEEDED";
 
     pub const LEADER_ELECTION: &str = "LEADER_ELECTION";

@@ -106,6 +106,7 @@ fn usual_meaning(answer: &TargetAnswer<'_>, timeout_category: Category) -> Defau
         }
         AnswerKind::Http { status: 403, .. } if asks_to_wait(answer) => const { known(codes::RATE_LIMITED) },
         AnswerKind::Http { status, .. } => of_status(*status),
+        AnswerKind::Unexpected { .. } => const { known(codes::UNEXPECTED_RESPONSE) },
         AnswerKind::Transport(error) => of_transport(*error),
         AnswerKind::Process(exit) => of_process(*exit),
         AnswerKind::Broker(error) => of_broker(*error),
@@ -179,6 +180,7 @@ const fn of_process(exit: Exit) -> KnownCode {
         Exit::OutOfMemory => const { known(codes::OUT_OF_MEMORY) },
         Exit::ReportedError => const { known(codes::PROCESS_ERROR) },
         Exit::SpawnFailed => const { known(codes::SPAWN_FAILED) },
+        Exit::RuntimeUnavailable => const { known(codes::RUNTIME_UNAVAILABLE) },
         // A timeout is permanent unless the rule says otherwise, which its resolution decides.
         Exit::TimeLimit => const { known(codes::TIME_LIMIT_EXCEEDED) },
     }
@@ -235,7 +237,7 @@ const fn is_same(one: &[u8], other: &[u8]) -> bool {
 }
 
 #[rustfmt::skip]
-const KNOWN: [KnownCode; 54] = [
+const KNOWN: [KnownCode; 56] = [
     KnownCode::new(codes::NETWORK_TIMEOUT,        CodeMeaning::Timeout),
     KnownCode::new(codes::TIME_LIMIT_EXCEEDED,    CodeMeaning::Timeout),
     KnownCode::new("RELAY_TIMEOUT",               CodeMeaning::Timeout),
@@ -254,6 +256,7 @@ const KNOWN: [KnownCode; 54] = [
     KnownCode::new(codes::LEADER_ELECTION,        CodeMeaning::Is(Category::Transient)),
     KnownCode::new(codes::BROKER_UNAVAILABLE,     CodeMeaning::Is(Category::Transient)),
     KnownCode::new(codes::STORE_THROTTLED,        CodeMeaning::Is(Category::Transient)),
+    KnownCode::new(codes::RUNTIME_UNAVAILABLE,    CodeMeaning::Is(Category::Transient)),
     KnownCode::new(codes::SECRET_UNAVAILABLE,     CodeMeaning::Is(Category::Transient)),
     KnownCode::new(codes::RATE_LIMITED,           CodeMeaning::Is(Category::RateLimited)),
     KnownCode::new(codes::QUOTA_EXCEEDED,         CodeMeaning::Is(Category::RateLimited)),
@@ -283,6 +286,7 @@ const KNOWN: [KnownCode; 54] = [
     KnownCode::new(codes::ADDRESS_REFUSED,        CodeMeaning::Is(Category::Fatal)),
     KnownCode::new(codes::SERVER_ERROR,           CodeMeaning::Is(Category::Unknown)),
     KnownCode::new(codes::UNEXPECTED_STATUS,      CodeMeaning::Is(Category::Unknown)),
+    KnownCode::new(codes::UNEXPECTED_RESPONSE,    CodeMeaning::Is(Category::Unknown)),
     KnownCode::new(codes::PROTOCOL_ERROR,         CodeMeaning::Is(Category::Unknown)),
     KnownCode::new(codes::PROCESS_CRASHED,        CodeMeaning::Is(Category::Unknown)),
     KnownCode::new(codes::PROCESS_KILLED,         CodeMeaning::Is(Category::Unknown)),
@@ -322,6 +326,7 @@ fn connection(what: &AnswerKind<'_>) -> ConnectionStatus {
             | BrokerError::Other,
         )
         | AnswerKind::Http { .. }
+        | AnswerKind::Unexpected { .. }
         | AnswerKind::Process(_)
         | AnswerKind::Taken
         | AnswerKind::Malformed(_)

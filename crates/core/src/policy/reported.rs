@@ -22,7 +22,7 @@ struct ReportedBody {
 
 #[must_use]
 pub fn reported_code(what: &AnswerKind<'_>) -> Option<FailureCode> {
-    let AnswerKind::Http { body, .. } = what else { return None };
+    let (AnswerKind::Http { body, .. } | AnswerKind::Unexpected { body, .. }) = what else { return None };
     if let Some(stated) = what.header(HEADER).and_then(fit) {
         return Some(stated);
     }

@@ -1,4 +1,5 @@
-//! Reads `Retry-After`: seconds, or a date in any of the three forms of HTTP.
+//! Reads `Retry-After`: seconds, or a date in any of the three forms of HTTP; and `retry-after-ms`, which APIs of
+//! language models send beside it.
 //!
 //! Invariants: no header makes it panic, and no result is longer than [`limits::RETRY_AFTER_MAX`]. An
 //! unreadable header is ignored; a date in the past asks for no wait.
@@ -23,10 +24,38 @@ pub fn parse(header: &str, now: Timestamp) -> Option<Duration> {
     Some(asked_for.min(limits::RETRY_AFTER_MAX))
 }
 
+/// Milliseconds, with or without a fraction.
+#[must_use]
+pub fn parse_millis(header: &str) -> Option<Duration> {
+    let header = header.trim_matches([' ', '\t']);
+    let (whole, fraction) = header.split_once('.').unwrap_or((header, "0"));
+    if !is_number(whole) || !is_number(fraction) {
+        return None;
+    }
+    let millis: u64 = whole.parse().unwrap_or(u64::MAX);
+    let rounded = millis.saturating_add(u64::from(fraction.bytes().any(|byte| byte != b'0')));
+    Some(Duration::from_millis(rounded).min(limits::RETRY_AFTER_MAX))
+}
+
+/// Of two headers the longer wait, unless the seconds are the milliseconds rounded up.
+#[must_use]
+pub fn combined(seconds: Option<Duration>, millis: Option<Duration>) -> Option<Duration> {
+    match (seconds, millis) {
+        (Some(seconds), Some(millis)) => {
+            let is_rounded = seconds >= millis && seconds - millis < Duration::from_secs(1);
+            Some(if is_rounded { millis } else { seconds.max(millis) })
+        }
+        (one, other) => one.or(other),
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 /// Whole seconds; a fraction, which is not standard but occurs, rounds up.
 fn seconds(header: &str) -> Option<u64> {
     let (whole, fraction) = header.split_once('.').unwrap_or((header, "0"));
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     if !is_number(whole) || !is_number(fraction) {
         return None;
     }
@@ -137,6 +166,36 @@ mod tests {
         ];
         for (name, header, expected) in cases {
             assert_eq!(parse(header, now), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn milliseconds_are_read_and_combined() {
+        let ms = |ms| Some(Duration::from_millis(ms));
+        #[rustfmt::skip]
+        let cases = [
+            ("1500",      ms(1_500)),
+            (" 20.5 ",    ms(21)),
+            ("0",         ms(0)),
+            ("99999999999999999999", Some(limits::RETRY_AFTER_MAX)),
+            ("",          None),
+            ("-5",        None),
+            ("1s",        None),
+        ];
+        for (header, expected) in cases {
+            assert_eq!(parse_millis(header), expected, "{header}");
+        }
+        #[rustfmt::skip]
+        let cases = [
+            ("neither",                  None,        None,       None),
+            ("seconds",                  ms(2_000),   None,       ms(2_000)),
+            ("milliseconds",             None,        ms(1_500),  ms(1_500)),
+            ("both, rounded up",         ms(2_000),   ms(1_500),  ms(1_500)),
+            ("more seconds",             ms(60_000),  ms(1_500),  ms(60_000)),
+            ("more milliseconds",        ms(1_000),   ms(1_500),  ms(1_500)),
+        ];
+        for (name, seconds, millis, expected) in cases {
+            assert_eq!(combined(seconds, millis), expected, "{name}");
         }
     }
 

@@ -107,7 +107,7 @@ fn attempt(
         attributes.push(("redrive.dependency", text(made.dependency.as_str())));
     }
     let (status, failure) = match &record.end {
-        AttemptEnd::Delivered { status } => (*status, None),
+        AttemptEnd::Delivered { status, .. } => (*status, None),
         AttemptEnd::Failed { category, code, status, .. } => {
             attributes.push(("redrive.category", AttributeValue::Text(category.as_str().into())));
             (*status, Some(code.to_string()))

@@ -55,8 +55,8 @@ impl AnswerEvidence {
         };
         match &story.end {
             AttemptEnd::Held { .. } => None,
-            AttemptEnd::Delivered { status: None } => Some(answer(plain(ReplyKind::Taken))),
-            AttemptEnd::Delivered { status: Some(status) } => {
+            AttemptEnd::Delivered { status: None, .. } => Some(answer(plain(ReplyKind::Taken))),
+            AttemptEnd::Delivered { status: Some(status), .. } => {
                 let is_part = !(200..300).contains(status) && story.classified_at.is_none();
                 let seen = http(*status, "", headers_of(row));
                 Some(if is_part { Self::Taken } else { answer(plain(seen)) })
@@ -75,7 +75,18 @@ impl AnswerEvidence {
                         if row.is_none_or(|row| row.code.is_none() || row.when.code.is_some()) {
                             headers.push((reported::HEADER.to_owned(), usual_code.to_string()));
                         }
-                        Some(http(*status, response, headers))
+                        // Only a row that names the status can make a success a failure.
+                        let is_success = (200..300).contains(status);
+                        let is_unexpected = is_success && row.is_none_or(|row| row.when.statuses.is_empty());
+                        Some(if is_unexpected {
+                            ReplyKind::Unexpected {
+                                status: *status,
+                                headers: HeaderPairs(headers),
+                                body: response.clone(),
+                            }
+                        } else {
+                            http(*status, response, headers)
+                        })
                     }
                     None => seen_by_code(usual_code.as_str(), message),
                 };
@@ -261,6 +272,7 @@ fn seen_by_code(code: &str, message: &str) -> Option<ReplyKind> {
         codes::OUT_OF_MEMORY => ReplyKind::Process(Exit::OutOfMemory),
         codes::PROCESS_ERROR => ReplyKind::Process(Exit::ReportedError),
         codes::SPAWN_FAILED => ReplyKind::Process(Exit::SpawnFailed),
+        codes::RUNTIME_UNAVAILABLE => ReplyKind::Process(Exit::RuntimeUnavailable),
         codes::TIME_LIMIT_EXCEEDED => ReplyKind::Process(Exit::TimeLimit),
         codes::LEADER_ELECTION => ReplyKind::Broker(BrokerError::LeaderElection),
         codes::BROKER_UNAVAILABLE => ReplyKind::Broker(BrokerError::Unavailable),
@@ -335,6 +347,7 @@ mod tests {
             outcome: Some(&outcome),
             status: reply.as_answer().what.status(),
             response,
+            receipt: "",
             held: Duration::ZERO,
         };
         (AttemptRecord::of(&facts, &decision), outcome)
@@ -388,6 +401,7 @@ mod tests {
             ReplyKind::Process(Exit::OutOfMemory),
             ReplyKind::Process(Exit::ReportedError),
             ReplyKind::Process(Exit::SpawnFailed),
+            ReplyKind::Process(Exit::RuntimeUnavailable),
             ReplyKind::Process(Exit::TimeLimit),
             ReplyKind::Broker(BrokerError::LeaderElection),
             ReplyKind::Broker(BrokerError::Unavailable),

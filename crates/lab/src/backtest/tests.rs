@@ -100,6 +100,7 @@ fn happens(book: &RuleBook, number: u128, second: u64, says: impl Fn(Timestamp) 
             outcome: Some(&outcome),
             status: said.as_answer().what.status(),
             response: "",
+            receipt: "",
             held: history.held(now),
         };
         stories.push(AttemptRecord::of(&facts, &decision));

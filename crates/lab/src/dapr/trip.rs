@@ -194,7 +194,7 @@ mod tests {
             ("more than is counted",       "totalFailures > 10000",                      InvalidTrip::OutOfRange { given: 10_001, max: 10_000 }),
             ("nothing after",              "consecutiveFailures >",                      syntax("")),
             ("one equals sign",            "consecutiveFailures = 5",                    syntax("= 5")),
-            ("words",                      "five in a row",                              syntax("in a row")),
+            ("words",                      "five in a row",                              syntax("row")),
             ("nothing at all",             "",                                           syntax("")),
             ("a bracket left open",        "(consecutiveFailures > 5",                   syntax("")),
         ];

@@ -119,7 +119,7 @@ services:
     depends_on: queue
     events: [x.y, { type: x.z, depends_on: mail }, { type: x.w, breaker: none }]
     channels:
-      mail: { target: { smtp: "ops@example.test" }, events: [x.y] }
+      mail: { target: { smtp: "smtp://mail.example.test", from: a@b.test, to: a@b.test, subject: s, body: b }, events: [x.y] }
       same: { events: [x.y] }
       other: { target: { ntfy: "http://127.0.0.1/x" }, depends_on: mail, events: [x.y] }
   b: { target: { http: "http://127.0.0.1:9000" }, events: [x.y] }

@@ -217,6 +217,9 @@ fn delivery(resolved: &Resolved<'_>) -> Vec<ExplainedValue> {
         ExplainedValue::new("target", json!({ "kind": kind, "address": place }), kind, target_origin)
             .noting(place),
     ];
+    values.extend(resolved.row.condition.as_ref().map(|condition| {
+        ExplainedValue::word("where", condition.value.as_str(), at_level(RuleLevel::Row, condition.span))
+    }));
     if let Some(batch) = &target.profile.batch {
         let origin = batch.stated_at.map_or(ValueOrigin::BUILT_IN, |span| at_level(target_level, span));
         values.push(ExplainedValue::new("batch_max", batch.max, batch.max.to_string(), origin));

@@ -42,7 +42,7 @@ pub fn envelope(view: &LetterView) -> Envelope {
 fn record(story: &AttemptRecord) -> Option<EnvelopeAttempt> {
     let (error, error_code, http_status) = match &story.end {
         AttemptEnd::Held { .. } => return None,
-        AttemptEnd::Delivered { status } => (None, None, *status),
+        AttemptEnd::Delivered { status, .. } => (None, None, *status),
         AttemptEnd::Failed { code, status, message, .. } => {
             (Some(message.clone()), Some(code.clone()), *status)
         }

@@ -1,31 +1,19 @@
 //! The ntfy format: text in the body, title and priority in headers.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderValue};
 use redrive_core::alerts::notice::{AlertNotice, AlertStage};
 
 use super::ReceiverMessage;
 use super::text;
-
-const TITLE: HeaderName = HeaderName::from_static("title");
-const PRIORITY: HeaderName = HeaderName::from_static("priority");
-const TAGS: HeaderName = HeaderName::from_static("tags");
-/// What a phone shows; servers allow more.
-const TITLE_CHARS_MAX: usize = 200;
-/// ntfy turns a longer body into an attachment.
-const BODY_BYTES_MAX: usize = 4_000;
+use crate::ntfy::{PRIORITY, TAGS, TITLE, message_text, title};
 
 pub(super) fn message(notice: &AlertNotice) -> ReceiverMessage {
     let mut headers = HeaderMap::new();
-    let title: String = text::subject_line(notice).chars().take(TITLE_CHARS_MAX).collect();
-    headers.insert(TITLE, header(&title));
+    headers.insert(TITLE, title(&text::subject_line(notice)));
     headers.insert(PRIORITY, HeaderValue::from_static(priority(notice)));
     headers.insert(TAGS, HeaderValue::from_static(tags(notice)));
     headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    let mut body = text::lines(notice).join("\n");
-    body.truncate(body.floor_char_boundary(BODY_BYTES_MAX));
-    ReceiverMessage { headers, body: body.into() }
+    ReceiverMessage { headers, body: message_text(text::lines(notice).join("\n")).into() }
 }
 
 /// 5 overrides silent mode, 3 is the default.
@@ -47,17 +35,11 @@ fn tags(notice: &AlertNotice) -> &'static str {
     }
 }
 
-/// ntfy decodes RFC 2047 headers.
-fn header(text: &str) -> HeaderValue {
-    let plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
-    let value = if plain { text.to_owned() } else { format!("=?UTF-8?B?{}?=", STANDARD.encode(text)) };
-    HeaderValue::try_from(value).expect("printable ASCII")
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::notice_test::notice;
     use super::*;
+    use crate::ntfy::TITLE_CHARS_MAX;
 
     #[test]
     fn a_notice_is_as_loud_as_it_is_urgent() {

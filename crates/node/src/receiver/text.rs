@@ -55,7 +55,7 @@ fn moment(at: Timestamp) -> String {
 }
 
 /// Without line breaks and control characters: names come from senders.
-pub(super) fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     text.split(|c: char| c.is_whitespace() || c.is_control())
         .filter(|word| !word.is_empty())
         .collect::<Vec<_>>()

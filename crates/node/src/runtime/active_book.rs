@@ -9,9 +9,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use redrive_core::book::cel::CelExpression;
+use redrive_core::book::event_schema::{EventSchema, SchemaViolation};
+use redrive_core::book::model::ViolationAction;
 use redrive_core::book::route::RouteMatch;
-use redrive_core::book::{RuleBook, model};
+use redrive_core::book::{RuleBook, event_condition, model};
 use redrive_core::engine::QueueName;
+use redrive_core::event::Event;
 use redrive_core::ids::{ChannelName, ServiceName};
 use redrive_core::time::Timestamp;
 use tokio::sync::watch;
@@ -32,7 +36,19 @@ pub(super) struct ActiveBook {
     pub(super) read_at: Timestamp,
     pub(super) keep: RetentionRules,
     pub(super) targets: Targets,
-    known: RwLock<HashMap<Box<str>, Arc<[Addressee]>>>,
+    known: RwLock<HashMap<Box<str>, Arc<TypeRoutes>>>,
+}
+
+/// What the book says about one event type.
+struct TypeRoutes {
+    to: Vec<ConditionalRoute>,
+    schema: Option<(EventSchema, ViolationAction)>,
+    has_conditions: bool,
+}
+
+struct ConditionalRoute {
+    addressee: Addressee,
+    condition: Option<CelExpression>,
 }
 
 pub(super) type ActiveBooks = watch::Receiver<Arc<ActiveBook>>;
@@ -158,14 +174,49 @@ impl ActiveBook {
         Self { generation, book, text, read_at, keep, targets, known: RwLock::default() }
     }
 
-    pub(super) fn of(&self, event_type: &str) -> Arc<[Addressee]> {
+    /// Who gets the event, or why it is refused.
+    pub(super) fn of(&self, event: &Event) -> Result<Vec<Addressee>, SchemaViolation> {
+        let routes = self.routes(event.event_type.as_str());
+        match routes.violation(event) {
+            None => Ok(routes.wanted_by(event)),
+            Some((violation, ViolationAction::Refuse)) => Err(violation),
+            Some((violation, ViolationAction::DeadLetter)) => {
+                Ok(poisoned(routes.wanted_by(event), &violation))
+            }
+        }
+    }
+
+    /// Who gets an event of our own, which no sender could correct.
+    pub(super) fn of_own(&self, event: &Event) -> Vec<Addressee> {
+        let routes = self.routes(event.event_type.as_str());
+        match routes.violation(event) {
+            None => routes.wanted_by(event),
+            Some((violation, _)) => poisoned(routes.wanted_by(event), &violation),
+        }
+    }
+
+    /// For an event that was accepted before.
+    pub(super) fn addressees(&self, event: &Event) -> Vec<Addressee> {
+        self.routes(event.event_type.as_str()).wanted_by(event)
+    }
+
+    fn routes(&self, event_type: &str) -> Arc<TypeRoutes> {
         let known = self.known.read().expect("lock is not poisoned");
         if let Some(routes) = known.get(event_type) {
             return Arc::clone(routes);
         }
         drop(known);
-        let routes: Arc<[Addressee]> =
-            self.book.route(event_type).iter().map(|route| self.addressee(route, event_type)).collect();
+        let routed = self.book.route(event_type);
+        let to = routed.iter().map(|route| ConditionalRoute {
+            addressee: self.addressee(route, event_type),
+            condition: route.row.condition.as_ref().map(|at| at.value.clone()),
+        });
+        let entry = self.book.sections().event_types.get(event_type);
+        let routes = Arc::new(TypeRoutes {
+            to: to.collect(),
+            schema: entry.map(|entry| (entry.schema.clone(), entry.on_violation)),
+            has_conditions: routed.iter().any(|route| route.row.condition.is_some()),
+        });
         let mut known = self.known.write().expect("lock is not poisoned");
         if known.len() < TYPES_MAX {
             known.insert(event_type.into(), Arc::clone(&routes));
@@ -198,6 +249,7 @@ impl ActiveBook {
             subscription: route.subscription().into(),
             order: route.order(),
             copies: route.rule.copies.clone(),
+            violation: None,
             letter_name: letter.name(event_type).into(),
             consumer_group: letter.consumer_group.as_str().into(),
             bound: WaitingBound {
@@ -208,6 +260,31 @@ impl ActiveBook {
             },
             queue: Arc::new(QueueName { service, channel }),
         }
+    }
+}
+
+fn poisoned(mut addressees: Vec<Addressee>, violation: &SchemaViolation) -> Vec<Addressee> {
+    let reason: Arc<str> = violation.to_string().into();
+    addressees.iter_mut().for_each(|to| to.violation = Some(Arc::clone(&reason)));
+    addressees
+}
+
+impl TypeRoutes {
+    fn violation(&self, event: &Event) -> Option<(SchemaViolation, ViolationAction)> {
+        let (schema, on_violation) = self.schema.as_ref()?;
+        Some((schema.check(event).err()?, *on_violation))
+    }
+
+    fn wanted_by(&self, event: &Event) -> Vec<Addressee> {
+        if !self.has_conditions {
+            return self.to.iter().map(|route| route.addressee.clone()).collect();
+        }
+        let values = event_condition::values(event);
+        let wants = |route: &&ConditionalRoute| {
+            // What cannot be evaluated is not met.
+            route.condition.as_ref().is_none_or(|condition| condition.holds(&values).unwrap_or(false))
+        };
+        self.to.iter().filter(wants).map(|route| route.addressee.clone()).collect()
     }
 }
 

@@ -118,9 +118,10 @@ impl Node {
         self.shared.inbox.submit(SubmitJob { submission: Submission { events: vec![submitted] }, reply })?;
         match answer.await.unwrap_or(Err(SubmitError::Stopping)).map(|taken| taken[0]).into() {
             // Another book may have changed the text, but the receiver has been notified.
-            HandOverResult::Durable(_) | HandOverResult::Duplicate(_) | HandOverResult::Refused { .. } => {
-                Ok(())
-            }
+            HandOverResult::Durable(_)
+            | HandOverResult::Duplicate(_)
+            | HandOverResult::Refused { .. }
+            | HandOverResult::Invalid(_) => Ok(()),
             HandOverResult::Busy(error) => Err(error.into()),
         }
     }

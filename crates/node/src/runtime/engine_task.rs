@@ -253,7 +253,7 @@ impl EngineTask {
     /// Has events about a settlement written with it, if any service subscribes.
     fn emit(&mut self, settlement: &Settlement) {
         for event in &settlement.emits {
-            let mut routes = self.active.of(event.event_type.as_str()).to_vec();
+            let mut routes = self.active.of_own(event);
             for addressee in &mut routes {
                 // No sender could send it again.
                 addressee.bound.when_full = OverflowPolicy::DeadLetter;

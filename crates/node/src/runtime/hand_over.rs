@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use redrive_core::book::event_schema::SchemaViolation;
 use redrive_core::event::Event;
 use redrive_core::ids::Receipt;
 use tokio::sync::oneshot;
@@ -18,6 +19,8 @@ pub enum HandOverResult {
     Refused {
         first: Receipt,
     },
+    /// The event violates the schema of its type; it will never be accepted.
+    Invalid(SchemaViolation),
     /// Not accepted, or unknown: the same event may be handed over again.
     Busy(SubmitError),
 }
@@ -31,6 +34,18 @@ pub enum IntakeKind {
     Webhook,
 }
 
+#[derive(Clone)]
+struct RoutedEvent {
+    event: SubmittedEvent,
+    /// Set if the event is refused for it.
+    violation: Option<SchemaViolation>,
+}
+
+fn first_violation(events: &[RoutedEvent]) -> Option<(usize, SchemaViolation)> {
+    let mut violations = events.iter().map(|routed| routed.violation.clone()).enumerate();
+    violations.find_map(|(index, violation)| Some((index, violation?)))
+}
+
 impl From<Result<AcceptedEvent, SubmitError>> for HandOverResult {
     fn from(answer: Result<AcceptedEvent, SubmitError>) -> Self {
         match answer {
@@ -40,6 +55,9 @@ impl From<Result<AcceptedEvent, SubmitError>> for HandOverResult {
             },
             Err(SubmitError::Refused(SubmissionRefusal::Conflict { first: Some(first), .. })) => {
                 Self::Refused { first }
+            }
+            Err(SubmitError::Refused(SubmissionRefusal::Invalid { violation, .. })) => {
+                Self::Invalid(violation)
             }
             Err(error) => Self::Busy(error),
         }
@@ -91,18 +109,28 @@ impl Node {
         self.submit_all(events.into_iter().map(routed).collect()).await
     }
 
-    fn routed(&self, event: &Arc<Event>, way: IntakeKind) -> SubmittedEvent {
+    fn routed(&self, event: &Arc<Event>, way: IntakeKind) -> RoutedEvent {
         let active = self.active_book();
-        let mut routes = active.of(event.event_type.as_str()).to_vec();
+        let mut routes = match active.of(event) {
+            Ok(routes) => routes,
+            Err(violation) => {
+                let event = SubmittedEvent { event: Arc::clone(event), routes: Vec::new() };
+                return RoutedEvent { event, violation: Some(violation) };
+            }
+        };
         if way == IntakeKind::Webhook {
             for addressee in &mut routes {
                 addressee.bound.when_full = active.when_full_of_webhook(&addressee.queue.service);
             }
         }
-        SubmittedEvent { event: Arc::clone(event), routes }
+        RoutedEvent { event: SubmittedEvent { event: Arc::clone(event), routes }, violation: None }
     }
 
-    async fn submit_all(&self, events: Vec<SubmittedEvent>) -> Result<Vec<AcceptedEvent>, SubmitError> {
+    async fn submit_all(&self, events: Vec<RoutedEvent>) -> Result<Vec<AcceptedEvent>, SubmitError> {
+        if let Some((index, violation)) = first_violation(&events) {
+            return Err(SubmitError::Refused(SubmissionRefusal::Invalid { index, violation }));
+        }
+        let events = events.into_iter().map(|routed| routed.event).collect();
         let (reply, answer) = oneshot::channel();
         let job = SubmitJob { submission: Submission { events }, reply };
         self.shared.inbox.submit(job).inspect_err(|_| self.shared.feed.refused())?;

@@ -103,6 +103,11 @@ impl Node {
                         tracing::info!(schedule, %fire, %first, "schedule fire already emitted with different content");
                         Ok(())
                     }
+                    HandOverResult::Invalid(violation) => {
+                        let schedule = emission.name.as_str();
+                        tracing::error!(schedule, %fire, %violation, "schedule event refused");
+                        Ok(())
+                    }
                     HandOverResult::Busy(error) => Err(error.to_string()),
                 }
             }

@@ -369,6 +369,7 @@ async fn hand_over(node: WeakNode, source: String, batch: Vec<PendingMessage>) -
                 HandOverResult::Refused { first } => {
                     Err(format!("a different event with this source and id exists: {first}"))
                 }
+                HandOverResult::Invalid(violation) => Err(violation.to_string()),
                 HandOverResult::Busy(error) => {
                     ended.why.get_or_insert(error);
                     ended.busy.push(held);

@@ -91,6 +91,8 @@ pub(super) enum BacklogFit {
     Waits,
     /// Dead-lettered at once.
     Overflows,
+    /// Poison at once: the event violates its schema.
+    Violates,
 }
 
 /// Decides for each event, or why all are refused; `last` is the last sequence number in use.
@@ -226,6 +228,9 @@ impl<'a> AddedBacklog<'a> {
         addressee: &'a Addressee,
         event: &Event,
     ) -> Option<BacklogFit> {
+        if addressee.violation.is_some() {
+            return Some(BacklogFit::Violates);
+        }
         let service = &addressee.queue.service;
         let index = self.0.iter().position(|(name, _)| *name == service).unwrap_or_else(|| {
             self.0.push((service, ledger.waiting(service)));

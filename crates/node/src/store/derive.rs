@@ -93,6 +93,16 @@ pub(super) fn session_overflow(to: &Addressee) -> DeadLetterInfo {
     undelivered(to, FailureCode::of(codes::SESSION_FULL), message)
 }
 
+/// The event violates the schema of its type.
+pub(super) fn violation(to: &Addressee) -> DeadLetterInfo {
+    let message = to.violation.as_deref().unwrap_or_default().to_owned();
+    let code = FailureCode::of(codes::SCHEMA_VIOLATION);
+    let letter = undelivered(to, code.clone(), message.clone());
+    let category = Category::Invalid;
+    let fingerprint = Fingerprint::of(&to.queue.service, category, &code, &message);
+    DeadLetterInfo { category, tier: Tier::Poison, fingerprint, ..letter }
+}
+
 /// Dead letter of a delivery whose service or row was removed from the rule book.
 pub(super) fn removed(queue: &QueueName, scope: &ReassignScope) -> DeadLetterInfo {
     let QueueName { service, channel } = queue;

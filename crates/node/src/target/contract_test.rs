@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex};
 
+use redrive::process::Supervisor;
+use redrive_core::book::connectors::container::ContainerSettings;
 use redrive_core::engine::QueueName;
 use redrive_core::ids::ServiceName;
 use tempfile::TempDir;
@@ -15,13 +17,16 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::Target;
 use super::call_test::book_of;
 use super::contract::{Downstream, DownstreamMood, keeps};
+use super::exec::{Launch, WorkerTarget};
+use super::http::Pool;
 use super::log::LogTarget;
 use super::registry::Targets;
-use crate::connectors::ConnectorFuture;
+use crate::connectors::{ConnectorFuture, Drivers, Site};
 use crate::secret::Secrets;
+use crate::tls::Roots;
 
 /// The target that stands like that in a book.
-fn made(target: &str) -> Arc<dyn Target> {
+pub(super) fn made(target: &str) -> Arc<dyn Target> {
     let book = book_of(&format!(
         "version: 1\nservices: {{ shop: {{ target: {target}, events: [orders.placed] }} }}\n"
     ));
@@ -175,6 +180,68 @@ impl Downstream for Script {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn exec_keeps_the_contract() {
     keeps(&Script::new()).await;
+}
+
+/// The same script, run by the scripted docker.
+struct Container(Script);
+
+const SCRIPTED: &str = include_str!("../../../server/tests/all/containers/scripted-docker");
+
+impl Container {
+    fn new() -> Self {
+        use std::os::unix::fs::PermissionsExt;
+        let script = Script::new();
+        let docker = script.0.path().join("docker");
+        fs::create_dir(script.0.path().join("state")).expect("made");
+        fs::write(&docker, SCRIPTED).expect("written");
+        fs::set_permissions(&docker, fs::Permissions::from_mode(0o755)).expect("it may run");
+        Self(script)
+    }
+}
+
+impl Downstream for Container {
+    fn target(&self) -> Arc<dyn Target> {
+        let folder = self.0.0.path().display();
+        let book = book_of(&format!(
+            "version: 1\nservices: {{ shop: {{ target: {{ container: worker, command: [\"{folder}/work\"], grace: 100ms }}, events: [orders.placed] }} }}\n"
+        ));
+        let settings: &ContainerSettings =
+            book.sections().services[0].target.endpoint.settings().expect("its own");
+        let runtime = format!("{folder}/docker");
+        let launch = Launch::Container { runtime, settings: Box::new(settings.clone()) };
+        let (supervisor, pool) = (Supervisor::new(), Arc::new(Pool::new(Roots::System)));
+        let site = Site {
+            drivers: Drivers::built_in(),
+            sections: book.sections(),
+            secrets: &Secrets::default(),
+            pool: &pool,
+            supervisor: &supervisor,
+            permits: 1,
+            place: "service shop".to_owned(),
+        };
+        Arc::new(WorkerTarget::new(launch, &settings.run, &site).expect("it can be made"))
+    }
+
+    fn set_mood(&self, mood: DownstreamMood) -> ConnectorFuture<'_, bool> {
+        let down = self.0.0.path().join("state/down");
+        if mood == DownstreamMood::Away {
+            fs::write(&down, "").expect("written");
+            return Box::pin(async { true });
+        }
+        if down.exists() {
+            fs::remove_file(&down).expect("removed");
+        }
+        self.0.set_mood(mood)
+    }
+
+    fn taken(&self) -> ConnectorFuture<'_, Vec<String>> {
+        self.0.taken()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn container_keeps_the_contract() {
+    keeps(&Container::new()).await;
 }
 
 /// A pipe whose reader has moods.

@@ -1,4 +1,5 @@
-//! The `exec` target: runs a program per delivery, with the event on its standard input.
+//! The `exec` target: runs a program per delivery, with the event on its standard input. A `container` target
+//! is the same with a container in the program's place.
 //!
 //! The environment has the delivery's facts under the names of [`variables`], and of the server's own only
 //! what [`INHERITED`](redrive::process::INHERITED) and the book name. Exit 0 means delivered. A run past its
@@ -16,7 +17,8 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method};
 use redrive_core::book::connectors;
-use redrive_core::book::connectors::exec::{Cancellation, ExecInput, ExecSettings};
+use redrive_core::book::connectors::container::ContainerSettings;
+use redrive_core::book::connectors::exec::{Cancellation, ExecInput, ExecSettings, RunSettings};
 use redrive_core::book::connectors::http::FixedCall;
 use redrive_core::book::model::Network;
 use redrive_core::engine::worker::RunReport;
@@ -26,10 +28,10 @@ use redrive_core::policy::answer::{Exit, ReplyKind, TargetReply};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use super::Target;
 use super::http::{
     Auth, Pool, Wire, WireOptions, fixed_headers, method_of, place_in_trace, structured, trace_state,
 };
+use super::{Target, container};
 use crate::connectors::{Driver, Make, MakeError, Site, settings};
 use redrive::process::{ProgramCommand, ProgramRun, RunEnd, RunLimits, Supervisor};
 
@@ -38,13 +40,23 @@ const CANCEL_WITHIN: Duration = Duration::from_secs(10);
 const END_WITHIN: Duration = Duration::from_secs(15);
 const COMPLAINT_BYTES_MAX: usize = 2_000;
 
-pub(super) struct ExecTarget {
+/// Time to end and remove a container, beyond what a program needs.
+const REMOVE_WITHIN: Duration = Duration::from_mins(1);
+
+pub(super) struct WorkerTarget {
     supervisor: Supervisor,
-    settings: ExecSettings,
+    launch: Launch,
+    settings: RunSettings,
     /// Without the time, which each call has.
     limits: RunLimits,
     on_timeout: Option<Cancel>,
     pool: Arc<Pool>,
+}
+
+/// What runs.
+pub(super) enum Launch {
+    Program { words: Vec<String>, folder: Option<String> },
+    Container { runtime: String, settings: Box<ContainerSettings> },
 }
 
 enum Cancel {
@@ -93,11 +105,15 @@ impl CancelCall {
 
 pub(crate) const DRIVER: Driver = Driver {
     connector: &connectors::exec::TARGET,
-    make: Make::Target(|endpoint, site| Ok(Arc::new(ExecTarget::new(settings(endpoint), site)?))),
+    make: Make::Target(|endpoint, site| {
+        let ExecSettings { command, folder, run } = settings(endpoint);
+        let launch = Launch::Program { words: command.clone(), folder: folder.clone() };
+        Ok(Arc::new(WorkerTarget::new(launch, run, site)?))
+    }),
 };
 
-impl ExecTarget {
-    pub(super) fn new(settings: &ExecSettings, site: &Site<'_>) -> Result<Self, MakeError> {
+impl WorkerTarget {
+    pub(super) fn new(launch: Launch, settings: &RunSettings, site: &Site<'_>) -> Result<Self, MakeError> {
         let usual = RunLimits::default();
         let on_timeout = match &settings.on_timeout {
             None => None,
@@ -106,6 +122,7 @@ impl ExecTarget {
         };
         Ok(Self {
             supervisor: site.supervisor.clone(),
+            launch,
             settings: settings.clone(),
             limits: RunLimits {
                 spawn: settings.spawn_limit.unwrap_or(usual.spawn),
@@ -126,10 +143,19 @@ impl ExecTarget {
             return internal("call has several deliveries, but a program takes one");
         };
         let variables = variables(delivery, &self.pool);
-        let Some(command) = self.command(&self.settings.command, delivery, &variables) else {
-            return internal("no program configured");
+        let limits = RunLimits { time: call.limit, ..self.limits };
+        let run = match &self.launch {
+            Launch::Program { words, .. } => {
+                let Some(command) = self.command(words, delivery, &variables) else {
+                    return internal("no program configured");
+                };
+                self.supervisor.run(command, limits).await
+            }
+            Launch::Container { runtime, settings } => {
+                let command = container::command(runtime, settings, delivery, &variables);
+                self.supervisor.run_container(command.input(self.input(delivery)), limits).await
+            }
         };
-        let run = self.supervisor.run(command, RunLimits { time: call.limit, ..self.limits }).await;
         let Some(exit) = run.exit() else { return Ending::Interrupted };
         let mut message = message(&run, exit);
         if exit == Exit::TimeLimit
@@ -157,7 +183,7 @@ impl ExecTarget {
         for argument in arguments {
             command = command.argument(argument);
         }
-        let ExecSettings { folder, env, inherit, input, .. } = &self.settings;
+        let RunSettings { env, inherit, .. } = &self.settings;
         for name in inherit {
             command = command.inherit(name);
         }
@@ -167,13 +193,17 @@ impl ExecTarget {
         for (name, value) in variables {
             command = command.variable(name, value);
         }
-        if let Some(folder) = folder {
+        if let Launch::Program { folder: Some(folder), .. } = &self.launch {
             command = command.folder(folder);
         }
-        Some(command.input(match input {
+        Some(command.input(self.input(delivery)))
+    }
+
+    fn input(&self, delivery: &PendingDelivery) -> Vec<u8> {
+        match self.settings.input {
             ExecInput::Structured => structured(delivery).to_vec(),
             ExecInput::Data => delivery.event.data.to_vec(),
-        }))
+        }
     }
 
     async fn cancel(
@@ -205,7 +235,7 @@ impl ExecTarget {
     }
 }
 
-impl Target for ExecTarget {
+impl Target for WorkerTarget {
     fn call(&self, call: Arc<TargetCall>) -> Pin<Box<dyn Future<Output = Ending> + Send + '_>> {
         Box::pin(async move { self.run(&call).await })
     }
@@ -213,7 +243,11 @@ impl Target for ExecTarget {
     fn ends_within(&self, limit: Duration) -> Duration {
         let RunLimits { spawn, grace, .. } = self.limits;
         let cancel = if self.on_timeout.is_some() { spawn + CANCEL_WITHIN + grace } else { Duration::ZERO };
-        spawn + limit + grace + cancel + END_WITHIN
+        let remove = match &self.launch {
+            Launch::Program { .. } => Duration::ZERO,
+            Launch::Container { .. } => REMOVE_WITHIN,
+        };
+        spawn + limit + grace + cancel + remove + END_WITHIN
     }
 }
 
@@ -253,7 +287,11 @@ fn variables_json(variables: &[(&'static str, String)]) -> Bytes {
 fn message(run: &ProgramRun, exit: Exit) -> String {
     match exit {
         Exit::ReportedError => run.reported_error().unwrap_or_else(|| run.end.to_string()),
-        Exit::Code(0) | Exit::OutOfMemory | Exit::SpawnFailed | Exit::TimeLimit => run.end.to_string(),
+        Exit::Code(0)
+        | Exit::OutOfMemory
+        | Exit::SpawnFailed
+        | Exit::RuntimeUnavailable
+        | Exit::TimeLimit => run.end.to_string(),
         Exit::Code(_) | Exit::Signal(_) => match complaint(run) {
             Some(complaint) => format!("{}: {complaint}", run.end),
             None => run.end.to_string(),

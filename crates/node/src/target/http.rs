@@ -12,6 +12,7 @@ mod answer;
 mod auth;
 mod batch;
 mod connect;
+mod expected;
 mod failure;
 pub(crate) mod fetch;
 mod guard;
@@ -21,8 +22,10 @@ mod line;
 mod oauth;
 mod other_host;
 mod pool;
+pub mod preview;
 mod request;
 mod resolve;
+mod secret_path;
 mod shared;
 mod sign;
 mod wire;
@@ -36,11 +39,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use http_body_util::Full;
+use redrive_core::book::cel::CelExpression;
 use redrive_core::book::connectors;
 use redrive_core::book::connectors::http::{HttpMethod, HttpSettings};
 use redrive_core::book::model::Network;
 use redrive_core::engine::{Ending, TargetCall};
-use redrive_core::policy::answer::{CallPart, ReplyKind, TargetReply};
+use redrive_core::policy::answer::{CallPart, MalformedEvent, ReplyKind, TargetReply};
 use redrive_core::time::Timestamp;
 use tokio::time::Instant;
 
@@ -56,10 +60,11 @@ use redrive::http::answer::reply;
 pub use self::address::InvalidTargetAddress;
 pub use self::auth::Auth;
 pub use self::identity::ClientTls;
-pub(crate) use self::other_host::OtherHost;
+pub(crate) use self::other_host::{HostLimits, OtherHost};
 pub use self::pool::Pool;
-pub use self::request::RequestShape;
+pub use self::request::{NoRequest, RequestShape};
 pub(super) use self::request::{place_in_trace, structured, trace_state};
+pub use self::secret_path::SecretPath;
 pub use self::sign::{InvalidSecret, Signing};
 pub(crate) use self::sign::{check as check_secret, key as standard_key};
 pub(crate) use self::wire::{Wire, WireOptions};
@@ -69,6 +74,8 @@ pub struct HttpTarget {
     wire: Wire,
     shape: RequestShape,
     auth: Option<Auth>,
+    secret_path: Option<SecretPath>,
+    expect: Option<CelExpression>,
     /// On every call, beside those of the shape.
     headers: HeaderMap,
     signing: Option<Signing>,
@@ -79,6 +86,8 @@ pub struct HttpTarget {
 pub struct HttpOptions {
     pub shape: RequestShape,
     pub auth: Option<Auth>,
+    pub secret_path: Option<SecretPath>,
+    pub expect: Option<CelExpression>,
     pub signing: Option<Signing>,
     /// Concurrent calls of the dependency, and so connections kept.
     pub permits: u32,
@@ -91,10 +100,13 @@ pub struct HttpOptions {
 pub(crate) const DRIVER: Driver = Driver {
     connector: &connectors::http::TARGET,
     make: Make::Target(|endpoint, site| {
-        let HttpSettings { address, form, secret, method, headers, auth, tls, network } = settings(endpoint);
+        let HttpSettings { address, form, secret, method, request, secret_path, expect, auth, tls, network } =
+            settings(endpoint);
         let options = HttpOptions {
-            shape: RequestShape::new(*form, *method, headers),
+            shape: RequestShape::new(*form, *method, request),
             auth: site.auth(auth.as_ref(), *network)?,
+            expect: expect.clone(),
+            secret_path: secret_path.as_ref().map(|name| SecretPath::new(site.secrets, name)),
             signing: site.signing(secret.as_ref())?,
             permits: site.permits,
             network: *network,
@@ -108,9 +120,10 @@ pub(crate) const DRIVER: Driver = Driver {
 impl HttpTarget {
     /// Shares its connections with all targets of the pool.
     pub fn new(address: &str, options: HttpOptions, pool: Arc<Pool>) -> Result<Self, InvalidTargetAddress> {
-        let HttpOptions { shape, auth, signing, permits, network, place } = options;
+        let HttpOptions { shape, auth, secret_path, expect, signing, permits, network, place } = options;
         let wire = Wire::new(address, WireOptions { permits, network, place }, pool)?;
-        Ok(Self { wire, shape, auth, headers: HeaderMap::new(), signing, now: wall_clock })
+        let headers = HeaderMap::new();
+        Ok(Self { wire, shape, auth, secret_path, expect, headers, signing, now: wall_clock })
     }
 
     #[must_use]
@@ -135,26 +148,43 @@ impl HttpTarget {
             Err(unsigned) => return Ok(Ending::Reply(not_made(&unsigned))),
         };
         let (sampler, now) = (self.wire.sampler(), (self.now)());
-        let made = request::make(&self.wire.address, &self.shape, signer.as_deref(), call, sampler, now);
+        let (address, deliveries) = (&self.wire.address, &call.deliveries);
+        let made = request::make(address, &self.shape, signer.as_deref(), deliveries, sampler, now);
         let mut request = match made {
-            Ok(request) => request,
-            Err(misfit) => return Ok(Ending::Reply(internal(misfit.to_string()))),
+            Ok(request) => request.map(Full::new),
+            Err(none) => return Ok(Ending::Reply(no_request(&none))),
         };
         request.headers_mut().extend(self.headers.clone());
-        let Some(auth) = &self.auth else { return self.send(request, call, &limits).await };
+        let Some(secret_path) = &self.secret_path else {
+            return self.authorized(request, call, &limits).await;
+        };
+        let secret = match secret_path.append(&mut request, limits.whole).await {
+            Ok(secret) => secret,
+            Err(reply) => return Ok(Ending::Reply(reply)),
+        };
+        Ok(secret_path.hidden_in(self.authorized(request, call, &limits).await?, &secret))
+    }
+
+    async fn authorized(
+        &self,
+        mut request: Request<Full<Bytes>>,
+        call: &TargetCall,
+        limits: &CallLimits,
+    ) -> Result<Ending, CallFailure> {
+        let Some(auth) = &self.auth else { return self.send(request, call, limits).await };
         let mut credential = match auth.credential(limits.whole_at).await {
             Ok(credential) => credential,
             Err(reply) => return Ok(Ending::Reply(reply)),
         };
         request.headers_mut().insert(&credential.name, credential.value.clone());
         let again = auth.can_renew().then(|| request.clone());
-        let mut ending = self.send(request, call, &limits).await?;
+        let mut ending = self.send(request, call, limits).await?;
         if let (Some(mut again), Ending::Reply(reply)) = (again, &ending)
             && let Some(newer) = auth.renewed(&credential, reply, limits.whole_at).await
         {
             again.headers_mut().insert(&newer.name, newer.value.clone());
             credential = newer;
-            ending = self.send(again, call, &limits).await?;
+            ending = self.send(again, call, limits).await?;
         }
         Ok(auth.hidden_in(ending, &credential))
     }
@@ -176,6 +206,13 @@ impl HttpTarget {
         } else {
             BodyLimits::usual(limits.whole_at)
         };
+        if let Some(expect) = self.expect.as_ref().filter(|_| head.status.is_success()) {
+            let (reply, is_whole) = expected::examined(expect, &head, body, limits.whole_at).await;
+            if is_whole {
+                self.wire.keep(sender).await;
+            }
+            return Ok(Ending::Reply(reply));
+        }
         let body = answer::read(body, wanted).await;
         if matches!(body.end, BodyEnd::Whole) {
             self.wire.keep(sender).await;
@@ -237,6 +274,7 @@ pub(crate) const fn method_of(method: HttpMethod) -> Method {
         HttpMethod::Put => Method::PUT,
         HttpMethod::Patch => Method::PATCH,
         HttpMethod::Delete => Method::DELETE,
+        HttpMethod::Get => Method::GET,
     }
 }
 
@@ -255,8 +293,13 @@ fn not_made(unsigned: &Unsigned) -> TargetReply {
     TargetReply::new(ReplyKind::SecretUnavailable, unsigned.to_string())
 }
 
-fn internal(message: String) -> TargetReply {
-    TargetReply::new(ReplyKind::Internal, message)
+fn no_request(none: &NoRequest) -> TargetReply {
+    let seen = match none {
+        NoRequest::Form { .. } | NoRequest::Filled(_) => ReplyKind::Internal,
+        // The same event would never fit.
+        NoRequest::Event(_) => ReplyKind::Malformed(MalformedEvent::ViolatesSchema),
+    };
+    TargetReply::new(seen, none.to_string())
 }
 
 #[cfg(test)]

@@ -81,7 +81,7 @@ impl Target for LogTarget {
             let text = call.deliveries.iter().map(|delivery| line(delivery, call.started_at)).collect();
             let limit = call.limit.min(DURATION_MAX);
             let (seen, message) = match timeout(limit, self.print(text)).await {
-                Ok(Ok(())) => (ReplyKind::Taken, "printed".to_owned()),
+                Ok(Ok(())) => (ReplyKind::Taken, String::new()),
                 Ok(Err(error)) => (
                     ReplyKind::Broker(BrokerError::Unavailable),
                     format!("could not print the event: {error}"),

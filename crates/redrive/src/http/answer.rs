@@ -30,11 +30,14 @@ pub fn reply(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> TargetRepl
     }
 }
 
-/// The wait asked for by `Retry-After`; a date is relative to our own clock.
+/// The wait asked for by `Retry-After`, where a date is relative to our own clock, and by `retry-after-ms`.
 pub fn wait_asked_for(headers: &HeaderMap) -> Option<Duration> {
-    let asked_for = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
-    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    retry_after::parse(asked_for, Timestamp::EPOCH + since_1970)
+    let text = |name: &str| headers.get(name)?.to_str().ok();
+    let seconds = text(header::RETRY_AFTER.as_str()).and_then(|asked_for| {
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        retry_after::parse(asked_for, Timestamp::EPOCH + since_1970)
+    });
+    retry_after::combined(seconds, text("retry-after-ms").and_then(retry_after::parse_millis))
 }
 
 fn pairs(headers: &HeaderMap) -> HeaderPairs {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use super::birth;
-use super::family::{MARK_VARIABLE, RunMark};
+use super::family::{FamilyReach, MARK_VARIABLE, RunMark};
 
 /// Variables that every program inherits: paths and locale, nothing that could be a secret.
 pub const INHERITED: &[&str] = &[
@@ -40,6 +40,7 @@ pub struct ProgramCommand {
     inherited: Vec<OsString>,
     folder: Option<PathBuf>,
     input: Vec<u8>,
+    reach: FamilyReach,
 }
 
 impl ProgramCommand {
@@ -53,6 +54,7 @@ impl ProgramCommand {
             inherited: INHERITED.iter().map(OsString::from).collect(),
             folder: None,
             input: Vec::new(),
+            reach: FamilyReach::All,
         }
     }
 
@@ -89,6 +91,16 @@ impl ProgramCommand {
     pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.folder = Some(folder.into());
         self
+    }
+
+    /// Processes that leave its group are not part of the run.
+    pub(super) fn group_only(mut self) -> Self {
+        self.reach = FamilyReach::Group;
+        self
+    }
+
+    pub(super) const fn reach(&self) -> FamilyReach {
+        self.reach
     }
 
     /// The program as named.

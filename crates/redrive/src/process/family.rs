@@ -120,9 +120,17 @@ fn mark_of(pid: i32) -> Option<RunMark> {
     RunMark::read(std::str::from_utf8(value).ok()?)
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FamilyReach {
+    All,
+    /// Of a runtime's client: processes outside its group belong to the container.
+    Group,
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Family {
     mark: RunMark,
+    reach: FamilyReach,
     /// Leads group and session; `None` if unknown.
     leader: Option<Process>,
     /// Every process seen that may still run.
@@ -130,13 +138,13 @@ pub(super) struct Family {
 }
 
 impl Family {
-    pub(super) fn new(mark: RunMark, leader: Option<Process>) -> Self {
-        Self { mark, leader, known: leader.into_iter().collect() }
+    pub(super) fn new(mark: RunMark, leader: Option<Process>, reach: FamilyReach) -> Self {
+        Self { mark, reach, leader, known: leader.into_iter().collect() }
     }
 
     /// A run from a record; its group is not known for sure.
     pub(super) fn left(mark: RunMark, known: Vec<Process>) -> Self {
-        Self { mark, leader: None, known: known.into_iter().collect() }
+        Self { mark, reach: FamilyReach::All, leader: None, known: known.into_iter().collect() }
     }
 
     pub(super) const fn known(&self) -> &BTreeSet<Process> {
@@ -146,6 +154,9 @@ impl Family {
     /// Finds children of known processes, cheaply.
     pub(super) fn watch(&mut self) {
         self.known.retain(|process| Process::now(process.pid) == Some(*process));
+        if self.reach == FamilyReach::Group {
+            return;
+        }
         let mut to_ask: Vec<Process> = self.known.iter().copied().collect();
         while let Some(process) = to_ask.pop() {
             for child in children(process.pid).into_iter().filter_map(Process::now) {
@@ -175,11 +186,12 @@ impl Family {
         for stat in &everybody {
             let is_member = self.known.contains(&stat.process)
                 || group.is_some_and(|group| stat.group == group || stat.session == group)
-                || mark_of(stat.process.pid).as_ref() == Some(&self.mark);
+                || (self.reach == FamilyReach::All && mark_of(stat.process.pid).as_ref() == Some(&self.mark));
             if is_member && stat.process.pid != own {
                 found.insert(stat.process);
             }
         }
+        let is_only_group = self.reach == FamilyReach::Group;
         loop {
             let is_child = |stat: &&Stat| {
                 stat.process.pid != own
@@ -187,7 +199,7 @@ impl Family {
                     && found.iter().any(|parent| parent.pid == stat.parent)
             };
             let children: Vec<Process> = everybody.iter().filter(is_child).map(|stat| stat.process).collect();
-            if children.is_empty() {
+            if is_only_group || children.is_empty() {
                 break;
             }
             found.extend(children);

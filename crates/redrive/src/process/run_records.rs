@@ -30,6 +30,10 @@ impl RunRecords {
         Ok(Self { folder: folder.to_owned() })
     }
 
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     pub(super) fn begin(&self, mark: &RunMark) -> io::Result<RunRecord> {
         let record = RunRecord { file: self.folder.join(mark.as_str()) };
         fs::write(&record.file, "")?;

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::capture::Capture;
-use super::family::{Family, Process, RunMark, Survivors, kill_group, kills_for_memory};
+use super::family::{Family, FamilyReach, Process, RunMark, Survivors, kill_group, kills_for_memory};
 use super::run_records::{RunRecord, end_now};
 use super::{CapturedOutput, ProgramCommand, ProgramRun, RunEnd, RunLimits, Supervisor, spawner};
 
@@ -54,7 +54,7 @@ async fn start(
     limits: &RunLimits,
 ) -> Result<NewProcess, String> {
     let mark = RunMark::new();
-    let (program, folder) = (command.name(), command.stated_folder());
+    let (program, folder, reach) = (command.name(), command.stated_folder(), command.reach());
     let record = supervisor.run_records.as_ref().map(|run_records| run_records.begin(&mark)).transpose();
     let record = record.map_err(|error| format!("its start could not be put on record: {error}"))?;
     let kills_before = kills_for_memory();
@@ -64,7 +64,7 @@ async fn start(
     let start = Box::new(move || {
         let _inside = runtime.enter();
         let child = prepared.spawn().map_err(|error| why_not(error, folder.as_deref()))?;
-        guard.watch_over(&child, mark);
+        guard.watch_over(&child, mark, reach);
         Ok(NewProcess { guard, child, input, kills_before })
     });
     spawner::spawn(start, limits.spawn).await.map_err(|error| format!("{program}: {error}"))
@@ -300,9 +300,9 @@ impl ActiveRun {
 }
 
 impl RunGuard {
-    fn watch_over(&mut self, child: &Child, mark: RunMark) {
+    fn watch_over(&mut self, child: &Child, mark: RunMark, reach: FamilyReach) {
         self.leader = child.id().and_then(|id| i32::try_from(id).ok());
-        self.family = Some(Family::new(mark, self.leader.and_then(Process::now)));
+        self.family = Some(Family::new(mark, self.leader.and_then(Process::now), reach));
     }
 
     fn is_over(&mut self) {
@@ -331,12 +331,12 @@ impl Drop for RunGuard {
     }
 }
 
-fn grace_until(by: Instant) -> Duration {
+pub(super) fn grace_until(by: Instant) -> Duration {
     let left = by.saturating_duration_since(Instant::now());
     left.saturating_sub(KILL_TIME_MAX.min(left / KILL_PART))
 }
 
-async fn told_to_stop(stop_by: &mut watch::Receiver<Option<Instant>>) -> Instant {
+pub(super) async fn told_to_stop(stop_by: &mut watch::Receiver<Option<Instant>>) -> Instant {
     let told = stop_by.wait_for(Option::is_some).await.ok().and_then(|by| *by);
     match told {
         Some(by) => by,

@@ -165,6 +165,10 @@ impl From<SubmitError> for ApiError {
                     .with("service", service.as_str())
                     .retry_after(RETRY_AFTER_TROUBLE_SECONDS)
             }
+            SubmitError::Refused(SubmissionRefusal::Invalid { index, violation }) => {
+                let reason = format!("violates the schema of its event type: {}", violation.reason);
+                Self::invalid(&violation.path, reason).with("index", index)
+            }
             SubmitError::Busy => Self::unavailable("overloaded: try again in a moment"),
             SubmitError::NoRoom { .. } => Self::unavailable("the disk is nearly full: nothing was stored")
                 .retry_after(RETRY_AFTER_TROUBLE_SECONDS),

@@ -22,6 +22,8 @@ const DATA_COLUMNS_MAX: usize = 160;
 
 const REMARK_COLUMNS_MAX: usize = 70;
 
+const RECEIPT_COLUMNS_MAX: usize = 60;
+
 /// Usually enough to identify a delivery.
 const SHORT_ID_DIGITS: usize = 8;
 
@@ -207,8 +209,12 @@ fn attempts(delivery: &DeliveryJson) -> String {
     table.head(&["  NO", "AT", "TOOK", "RESULT", "NEXT"]);
     for AttemptJson { story, .. } in &delivery.stories {
         let (number, what) = match &story.end {
-            AttemptEnd::Delivered { status } => {
-                let status = status.map_or("accepted".to_owned(), |status| status.to_string());
+            AttemptEnd::Delivered { status, message } => {
+                let status = match status {
+                    Some(status) => status.to_string(),
+                    None if message.is_empty() => "accepted".to_owned(),
+                    None => format!("accepted: {}", cut(&plain(message), RECEIPT_COLUMNS_MAX)),
+                };
                 (story.attempt.get().to_string(), Cell::painted(status, style::good))
             }
             AttemptEnd::Failed { category, code, status, .. } => {

@@ -1,5 +1,7 @@
 //! `redrive try`: runs a delivery through given answers and explains each decision, without a server.
 
+mod request;
+
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -42,6 +44,7 @@ Answers, separated by commas:
   DHT_UNAVAILABLE    a code of your own         ok           accepted
 
 Examples:
+  redrive try sms.wanted --data '{\"to\": \"+4912345\"}'
   redrive try todo.reminder.fired --rules examples/rulebooks/notifications.yaml --answers 503,429:60,timeout,200
   redrive try orders.placed --rules redrive.yaml --service billing --answers '503*9'")]
 pub(crate) struct TryArgs {
@@ -53,6 +56,12 @@ pub(crate) struct TryArgs {
     /// Only this service and its channels, or only service/channel
     #[arg(long)]
     pub(crate) service: Option<String>,
+    /// The event's data as JSON: shows the request that an HTTP target gets
+    #[arg(long, value_name = "JSON", conflicts_with = "event")]
+    pub(crate) data: Option<String>,
+    /// A file with the event as CloudEvents JSON: shows the request that an HTTP target gets
+    #[arg(long, value_name = "FILE")]
+    pub(crate) event: Option<PathBuf>,
     /// The answers of the target, in order
     #[arg(long, default_value = "200")]
     pub(crate) answers: String,
@@ -63,6 +72,7 @@ pub(crate) struct TryArgs {
 
 pub(crate) fn run(args: &TryArgs) -> anyhow::Result<()> {
     let script = parse_script(&args.answers)?;
+    let trial_event = request::event(args)?;
     let book = open_book(&args.rules)?;
     let takers: Vec<_> = book
         .subscribers(&args.event_type)
@@ -76,7 +86,8 @@ pub(crate) fn run(args: &TryArgs) -> anyhow::Result<()> {
         let rehearsal = rehearse(&taker.rule, attempt_kind(taker), &script, Seed(args.seed));
         let story = TrialRun { taker, file: &args.rules, answers: script.len() };
         let gap = if index > 0 { "\n" } else { "" };
-        print(&format!("{gap}{}", story.render(&rehearsal, &args.event_type)))?;
+        let request = request::shown(taker, &trial_event);
+        print(&format!("{gap}{}", story.render(&rehearsal, &args.event_type, &request)))?;
     }
     Ok(())
 }
@@ -115,11 +126,12 @@ struct TrialRun<'a> {
 }
 
 impl TrialRun<'_> {
-    fn render(&self, rehearsal: &Rehearsal, event_type: &str) -> String {
+    fn render(&self, rehearsal: &Rehearsal, event_type: &str, request: &str) -> String {
         let row = &self.taker.row.pattern;
         let mut out = format!("{} → {}", style::bold(event_type), style::bold(name_of(self.taker)));
         let line = self.line(Some(row.span.position));
         let _ = writeln!(out, "  {}", style::dim(format!("row `{}`, {line}", row.value)));
+        out.push_str(request);
         let mut failures = 0;
         for step in &rehearsal.steps {
             match step {

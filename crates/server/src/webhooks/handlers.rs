@@ -28,10 +28,10 @@ use redrive_core::quota::Allowed;
 use redrive_core::text::show_duration;
 use redrive_core::time::Timestamp;
 use redrive_node::activity::Activity;
-use redrive_node::runtime::{BookSwitch, HandOverResult, IntakeKind};
+use redrive_node::runtime::{BookSwitch, HandOverResult, IntakeKind, SubmitError};
 use redrive_node::secret::{SecretValues, Secrets};
-use redrive_node::store;
 use redrive_node::store::access_store::{REFUSED_BODY_BYTES_MAX, RefusedBody};
+use redrive_node::store::{self, SubmissionRefusal};
 use redrive_node::webhook::{
     MalformedInput, OpenWebhook, SignatureError, WebhookCall, WebhookOutcome, WebhookResponse, WebhookSource,
     WebhookSources,
@@ -392,6 +392,16 @@ async fn submit(
             let receipt = first.to_string();
             let taken = AcceptedWebhook { id, receipt, duplicate: true, conflict: true, deliveries: 0 };
             Ok(WebhookResult::Event(taken, WebhookResponse::Conflict))
+        }
+        HandOverResult::Invalid(violation) => {
+            let why = violation.to_string();
+            keep(app, &opened.hook, headers, &body, &why);
+            let error = SubmitError::Refused(SubmissionRefusal::Invalid { index: 0, violation });
+            Err(WebhookRefusal {
+                answered: WebhookResponse::Malformed,
+                error: ApiError::of_event(error),
+                why,
+            })
         }
         HandOverResult::Busy(error) => {
             let why = error.to_string();

@@ -2,7 +2,7 @@
 
 mod at_once;
 mod latency;
-mod mail;
+pub(crate) mod mail;
 mod manager;
 
 use serde_json::{Value, json};

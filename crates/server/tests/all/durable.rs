@@ -169,7 +169,7 @@ fn a_book_that_comes_while_the_disk_is_full_holds_once_it_is_not() {
 }
 
 /// Lets no file grow beyond that many bytes (soft and hard bound): a write beyond it fails as on a full disk.
-fn bound_files(server: &Server, bytes: &str) {
+pub(crate) fn bound_files(server: &Server, bytes: &str) {
     bound(server, "fsize", bytes);
 }
 

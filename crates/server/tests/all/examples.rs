@@ -591,6 +591,7 @@ fn failure(kind: FailureMatch) -> String {
 fn limits(rule: &Resolved<'_>) -> String {
     let (service, timeouts) = (&rule.service.name, &rule.rule.timeouts);
     let process: Option<&ExecSettings> = rule.target.endpoint.settings();
+    let process = process.map(|exec| &exec.run);
     let whole = &timeouts.whole;
     let category = timeouts.category.as_str();
     if let Some((process, spawn)) = process.and_then(|process| Some((process, process.spawn_limit?))) {

@@ -50,8 +50,6 @@ enum Group {
 }
 
 const NO_SUCH_TARGET: &[(&str, &str)] = &[
-    ("ntfy", "services: { s: { target: { ntfy: \"https://n.test/t\" }, events: [a] } }"),
-    ("smtp", "services: { s: { target: { smtp: \"a@example.test\" }, events: [a] } }"),
     ("kafka", "services: { s: { target: { kafka: topic }, events: [a] } }"),
     ("redis-stream", "services: { s: { target: { redis-stream: stream }, events: [a] } }"),
     ("sqs", "services: { s: { target: { sqs: \"https://q.test/q\" }, events: [a] } }"),
@@ -63,13 +61,16 @@ const NO_SUCH_TARGET: &[(&str, &str)] = &[
     ("service-bus source", "sources: { s: { service-bus: { namespace: n, queue: q }, type: a } }"),
 ];
 
+const CONDITIONS: &str = "crates/server/tests/all/conditions.rs";
 const COPIES: &str = "crates/server/tests/all/copies.rs";
+const CONTAINERS: &str = "crates/server/tests/all/containers.rs";
 const EXEC: &str = "crates/node/src/target/exec/tests.rs";
 const SOURCES: &str = "crates/server/tests/all/sources.rs";
 const SECRETS: &str = "crates/node/src/secret/tests.rs";
 const SCHEDULES: &str = "crates/node/src/runtime/schedules/tests.rs";
 const ARCHIVIST: &str = "crates/node/src/archive/archivist/tests.rs";
 const AUTOMATIC: &str = "crates/server/tests/all/replay/automatic.rs";
+const SMTP: &str = "crates/node/src/target/smtp/behaviour_test.rs";
 const OAUTH: &str = "crates/server/tests/all/auth/oauth.rs";
 const MUTUAL: &str = "crates/server/tests/all/auth/mutual.rs";
 const MAIL: &str = "crates/server/tests/all/alerts/mail.rs";
@@ -80,6 +81,7 @@ const EVIDENCE: &[(&str, Evidence)] = &[
     ("a rule book: sources",                    Pair(Group::Hooks)),
     ("a rule book: access",                     Pair(Group::Access)),
     ("a rule book: archive",                    Test("crates/server/tests/all/archive.rs", "what_was_sent_is_kept_byte_for_byte_and_outlives_the_store")),
+    ("a rule book: event_types",                Test(CONDITIONS, "an_event_that_violates_its_schema_is_refused_with_the_path")),
     ("a rule book: alerts",                     Pair(Group::Alerting)),
     ("a rule book: receivers",                  Pair(Group::Alerting)),
     ("defaults: waiting",                       Pair(Group::Access)),
@@ -109,14 +111,18 @@ const EVIDENCE: &[(&str, Evidence)] = &[
     ("a service: target",                       Pair(Group::Targets)),
     ("a service: waiting",                      Pair(Group::Targets)),
     ("an event row: subscription",              Pair(Group::Targets)),
+    ("an event row: where",                     Test(CONDITIONS, "a_row_gets_the_events_that_meet_its_condition")),
+    ("an event type: schema",                   Test(CONDITIONS, "an_event_that_violates_its_schema_is_refused_with_the_path")),
+    ("an event type: on_violation",             Test(CONDITIONS, "by_rule_an_event_that_violates_its_schema_is_a_poison_dead_letter")),
     ("a channel: target",                       Pair(Group::Targets)),
     ("a timeout: connect",                      Test("crates/node/src/target/http/tests/behaviour.rs", "a_host_that_stays_silent_meets_the_limit_on_connecting")),
     ("a timeout: tls",                          Pair(Group::Targets)),
     ("a timeout: headers",                      Pair(Group::Targets)),
     ("a target: http",                          Pair(Group::Targets)),
-    ("a target: ntfy",                          NotBuiltIn("ntfy")),
-    ("a target: smtp",                          NotBuiltIn("smtp")),
+    ("a target: ntfy",                          Pair(Group::Targets)),
+    ("a target: smtp",                          Pair(Group::Targets)),
     ("a target: exec",                          Pair(Group::Targets)),
+    ("a target: container",                     Test(CONTAINERS, "a_container_gets_the_event_and_its_end_is_read_back")),
     ("a target: kafka",                         NotBuiltIn("kafka")),
     ("a target: redis-stream",                  NotBuiltIn("redis-stream")),
     ("a target: sqs",                           NotBuiltIn("sqs")),
@@ -124,6 +130,12 @@ const EVIDENCE: &[(&str, Evidence)] = &[
     ("a target: log",                           Pair(Group::Targets)),
     ("a target: format",                        Pair(Group::Targets)),
     ("a target: method",                         Pair(Group::Targets)),
+    ("a target: path",                        Pair(Group::Targets)),
+    ("a target: secret_path",                 Pair(Group::Targets)),
+    ("a target: query",                       Pair(Group::Targets)),
+    ("a target: body",                        Pair(Group::Targets)),
+    ("a target: form",                        Pair(Group::Targets)),
+    ("a target: expect",                      Pair(Group::Targets)),
     ("a target: headers",                        Pair(Group::Targets)),
     ("a target: auth",                           Pair(Group::Targets)),
     ("an authentication: bearer",                Pair(Group::Targets)),
@@ -150,7 +162,28 @@ const EVIDENCE: &[(&str, Evidence)] = &[
     ("a cancelling call: auth",                   Test(EXEC, "a_cancelling_call_carries_what_the_book_says")),
     ("a target: batch_max",                     Pair(Group::Targets)),
     ("a target: secret",                        Pair(Group::Targets)),
+    ("a target: command",                   Test(CONTAINERS, "a_container_gets_the_event_and_its_end_is_read_back")),
+    ("a target: runtime",                   Test(CONTAINERS, "a_container_gets_the_event_and_its_end_is_read_back")),
+    ("a target: cpus",                      Test(CONTAINERS, "each_key_of_a_container_reaches_its_runtime")),
+    ("a target: pids",                      Test(CONTAINERS, "each_key_of_a_container_reaches_its_runtime")),
+    ("a target: container_network",         Test(CONTAINERS, "each_key_of_a_container_reaches_its_runtime")),
+    ("a target: user",                      Test(CONTAINERS, "each_key_of_a_container_reaches_its_runtime")),
+    ("a target: read_only",                 Test(CONTAINERS, "each_key_of_a_container_reaches_its_runtime")),
+    ("a target: mounts",                    Test(CONTAINERS, "each_key_of_a_container_reaches_its_runtime")),
     ("a target: network",                       Pair(Group::Targets)),
+    ("a target: from",                         Test(SMTP, "a_mail_has_what_the_templates_make")),
+    ("a target: to",                           Test(SMTP, "no_value_adds_a_header_or_a_recipient")),
+    ("a target: cc",                           Test(SMTP, "no_value_adds_a_header_or_a_recipient")),
+    ("a target: reply_to",                     Test(SMTP, "no_value_adds_a_header_or_a_recipient")),
+    ("a target: subject",                      Test(SMTP, "a_mail_has_what_the_templates_make")),
+    ("a target: body",                         Test(SMTP, "a_mail_has_what_the_templates_make")),
+    ("a target: html",                         Test(SMTP, "a_mail_has_what_the_templates_make")),
+    ("a target: title",                        Pair(Group::Targets)),
+    ("a target: message",                      Pair(Group::Targets)),
+    ("a target: priority",                     Pair(Group::Targets)),
+    ("a target: tags",                         Pair(Group::Targets)),
+    ("a target: click",                        Pair(Group::Targets)),
+    ("a target: once",                         Pair(Group::Targets)),
     ("a target: time_limit",                    Pair(Group::Targets)),
     ("a target: spawn_limit",                   Pair(Group::Targets)),
     ("a target: on_timeout",                    Test(EXEC, "what_runs_elsewhere_is_cancelled_when_time_is_over")),
@@ -313,6 +346,7 @@ fn start(book: &str) -> (Folder, Server) {
     let folder = Folder::with("redrive.yaml", book);
     folder.write("secret", "first\n");
     folder.write("other", "second\n");
+    folder.write("path", "/more\n");
     fs::create_dir(folder.path("sub")).expect("a folder");
     let mut command = serve(&folder, &["--rules", "redrive.yaml"]);
     command.env("REDRIVE_TEST_OWN", "1");

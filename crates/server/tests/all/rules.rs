@@ -30,7 +30,7 @@ services:
       - { type: orders.placed, retry: overnight }
       - { type: "orders.*", breaker: none }
     channels:
-      email: { title: Email dispatch, target: { smtp: "ops@example.test" }, depends_on: mail, events: [orders.failed] }
+      email: { title: Email dispatch, target: { smtp: "smtp://mail.example.test", from: ops@example.test, to: ops@example.test, subject: s, body: b }, depends_on: mail, events: [orders.failed] }
   audit:
     target: { log: stdout }
     events: ["*"]

@@ -16,17 +16,17 @@ services:
   shop:
     target: { http: "http://127.0.0.1:9/" }
     events: [a.b]
-    channels: { mail: { target: { smtp: "a@example.test" }, events: [a.b] } }
+    channels: { queue: { target: { kafka: topic }, events: [a.b] } }
 "#;
     let folder = Folder::with("redrive.yaml", book);
     let checked = folder.run(&["check", "redrive.yaml"]);
     let served = Server::try_run(serve(&folder, &["--rules", "redrive.yaml"])).err().expect("it is refused");
     assert_eq!((checked.code, served.code), (1, Some(1)));
     for line in [
-        "error[not-built-in]: target kind `smtp` is not available in this version",
+        "error[not-built-in]: target kind `kafka` is not available in this version",
         "error[not-built-in]: source kind `sqs` is not available in this version",
         "error[not-built-in]: secret kind `key-vault` is not available in this version",
-        "available target kinds: `exec`, `http`, `log`",
+        "available target kinds: `container`, `exec`, `http`, `log`, `ntfy`, `smtp`",
     ] {
         assert!(checked.stdout.contains(line), "{line}: {}", checked.stdout);
         assert!(served.stderr.contains(line), "{line}: {}", served.stderr);
@@ -37,6 +37,7 @@ services:
 fn check_refuses_addresses_that_serve_refuses() {
     let places = [
         "services: { s: { target: { http: \"@\" }, events: [a.b] } }",
+        "services: { s: { target: { ntfy: \"@\" }, events: [a.b] } }",
         "receivers: { r: { webhook: \"@\" } }",
         "receivers: { r: { ntfy: \"@\" } }",
         "receivers: { r: { slack: \"@\" } }",

@@ -3,9 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{
-    AddressUse, Availability, CallProtocol, Connector, ConnectorSettings, Edge, Profile, SettingsReader,
-};
+use super::{Availability, CallProtocol, Connector, ConnectorSettings, Edge, Profile, SettingsReader};
 use crate::book::schema::ValueType;
 use crate::book::yaml::YamlNode;
 use crate::policy::catalog::DependencyKind;
@@ -23,10 +21,7 @@ pub const fn absent(
 }
 
 #[rustfmt::skip]
-pub(super) static PLANNED: [Connector; 11] = [
-    Connector { address: AddressUse::Secret,
-        ..target("ntfy",     DependencyKind::Ntfy,       CallProtocol::Http,    "The address of an ntfy topic. Not available in this version.") },
-    target("smtp",           DependencyKind::Smtp,       CallProtocol::Broker,  "The address that mail is sent to. Not available in this version."),
+pub(super) static PLANNED: [Connector; 9] = [
     target("kafka",          DependencyKind::Kafka,      CallProtocol::Broker,  "A Kafka topic. Not available in this version."),
     target("redis-stream",   DependencyKind::Redis,      CallProtocol::Broker,  "A Redis stream. Not available in this version."),
     target("sqs",            DependencyKind::Sqs,        CallProtocol::HttpApi, "The address of an SQS queue. Not available in this version."),

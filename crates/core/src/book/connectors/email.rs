@@ -1,4 +1,4 @@
-//! Alert receivers by mail.
+//! Alert receivers by mail, and what they share with mail targets: server, login and addresses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +45,20 @@ fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Pr
         from.error("smtp", "missing-key", message, help);
     }
     let smtp = Smtp::parse(&from.text("smtp")?).ok()?;
+    let secret = login(&smtp, from);
+    let network = from.network();
+    let profile = Profile {
+        shown: to.clone(),
+        network: Some(network),
+        secrets: secret.iter().cloned().collect(),
+        ..Profile::default()
+    };
+    let from = from.text("from").unwrap_or_else(|| to.clone());
+    Some((Arc::new(EmailSettings { to, from, smtp, network, secret }), profile))
+}
+
+/// The name of the password, which a user needs and nobody else.
+pub(super) fn login(smtp: &Smtp, from: &mut SettingsReader<'_>) -> Option<String> {
     let secret = from.text("secret");
     match (&smtp.user, &secret) {
         (Some(user), None) => {
@@ -59,15 +73,28 @@ fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Pr
         }
         (Some(_), Some(_)) | (None, None) => {}
     }
-    let network = from.network();
-    let profile = Profile {
-        shown: to.clone(),
-        network: Some(network),
-        secrets: secret.iter().cloned().collect(),
-        ..Profile::default()
+    secret
+}
+
+/// One address in ASCII, without a name, quotes or comments: nothing in it can end a header, begin another or
+/// add a recipient.
+#[must_use]
+pub fn is_plain_address(text: &str) -> bool {
+    let Some((name, host)) = text.split_once('@') else { return false };
+    let in_name = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-/=?^_`{|}~.".contains(c);
+    let is_dotted = |text: &str| text.split('.').all(|part| !part.is_empty());
+    let is_label = |label: &str| {
+        label.len() <= 63
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
     };
-    let from = from.text("from").unwrap_or_else(|| to.clone());
-    Some((Arc::new(EmailSettings { to, from, smtp, network, secret }), profile))
+    name.len() <= 64
+        && host.len() <= 253
+        && name.chars().all(in_name)
+        && is_dotted(name)
+        && is_dotted(host)
+        && host.split('.').all(is_label)
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,6 +177,39 @@ fn is_loopback(host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_is_one_address_and_nothing_else() {
+        #[rustfmt::skip]
+        let cases = [
+            ("an address",             "ann.b+shop@mail.example.test", true),
+            ("on this machine",        "ops@localhost",                true),
+            ("empty",                  "",                             false),
+            ("no host",                "ann@",                         false),
+            ("no name",                "@a.test",                      false),
+            ("two recipients",         "ann@a.test,bob@b.test",        false),
+            ("two with a space",       "ann@a.test bob@b.test",        false),
+            ("another header",         "ann@a.test\r\nBcc: bob@b.test", false),
+            ("a line break",           "ann@a.test\n",                 false),
+            ("a name",                 "Ann <ann@a.test>",             false),
+            ("the end of a command",   "ann@a.test> NOTIFY=NEVER",     false),
+            ("brackets",               "<ann@a.test>",                 false),
+            ("quotes",                 "\"ann b\"@a.test",             false),
+            ("a comment",              "ann(x)@a.test",                false),
+            ("a route",                "@b.test:ann@a.test",           false),
+            ("a list",                 "ann@a.test;bob@b.test",        false),
+            ("two at signs",           "ann@b.test@a.test",            false),
+            ("an empty label",         "ann@a..test",                  false),
+            ("a hyphen first",         "ann@-a.test",                  false),
+            ("a literal host",         "ann@[127.0.0.1]",              false),
+            ("letters beyond ASCII",   "änn@a.test",                   false),
+            ("a zero byte",            "ann\0@a.test",                 false),
+        ];
+        for (name, text, expected) in cases {
+            assert_eq!(is_plain_address(text), expected, "{name}");
+        }
+        assert!(!is_plain_address(&format!("{}@a.test", "x".repeat(65))));
+    }
 
     #[test]
     fn mail_servers_are_read() {

@@ -1,15 +1,19 @@
 //! The `http` target: sends events to an address.
 
 mod auth;
+pub mod expect;
 pub(super) mod fixed;
 mod headers;
+pub mod request;
 mod tls;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use self::request::RequestTemplates;
 
 use super::reader::NETWORK;
 use super::{BatchLimit, CallProtocol, Connector, ConnectorSettings, Edge, Profile, SettingsReader};
+use crate::book::cel::CelExpression;
 use crate::book::model::Network;
 use crate::book::schema::{KeySchema, NameKind, ValueType, key};
 use crate::limits;
@@ -39,13 +43,43 @@ pub static TARGET: Connector = Connector {
         ),
         key(
             "method",
-            ValueType::Word(&["POST", "PUT", "PATCH", "DELETE"]),
-            "With `http`: the method of the request (default POST).",
+            ValueType::Word(&["POST", "PUT", "PATCH", "DELETE", "GET"]),
+            "With `http`: the method of the request (default POST). GET sends no body.",
+        ),
+        key(
+            "path",
+            ValueType::RequestTemplate,
+            "With `http`: appended to the path of the address; a template of the event.",
+        ),
+        key(
+            "secret_path",
+            ValueType::Name(NameKind::Secret),
+            "With `http`: a secret appended to the path of the address, for webhooks whose address is the credential.",
+        ),
+        key(
+            "query",
+            ValueType::TemplateFields,
+            "With `http`: parameters appended to the address; values are templates of the event.",
         ),
         key(
             "headers",
-            ValueType::MapOf(&ValueType::Text),
-            "With `http`: further headers of every call. Credentials go into `auth`.",
+            ValueType::MapOf(&ValueType::RequestTemplate),
+            "With `http`: further headers; values are templates of the event. Credentials go into `auth`.",
+        ),
+        key(
+            "body",
+            ValueType::RequestBody,
+            "With `http`: the body in place of the event: a text, or a map or list sent as JSON; texts in it are templates of the event.",
+        ),
+        key(
+            "form",
+            ValueType::TemplateFields,
+            "With `http`: the body in place of the event, as a form; values are templates of the event.",
+        ),
+        key(
+            "expect",
+            ValueType::Cel,
+            "With `http`: a condition in CEL on `status`, `headers` and `body`; a response of 2xx that does not meet it is a failure.",
         ),
         auth::FIELD,
         tls::FIELD,
@@ -65,8 +99,11 @@ pub struct HttpSettings {
     pub form: HttpFormat,
     pub secret: Option<String>,
     pub method: HttpMethod,
-    /// Names in lower case; names and values fit into a header.
-    pub headers: BTreeMap<String, String>,
+    pub request: RequestTemplates,
+    /// The secret that is appended to the address.
+    pub secret_path: Option<String>,
+    /// What a response of 2xx must meet to be a success.
+    pub expect: Option<CelExpression>,
     pub auth: Option<HttpAuth>,
     pub tls: Option<TlsClient>,
     pub network: Network,
@@ -79,6 +116,7 @@ pub enum HttpMethod {
     Put,
     Patch,
     Delete,
+    Get,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,13 +146,21 @@ fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Pr
         Some("PUT") => HttpMethod::Put,
         Some("PATCH") => HttpMethod::Patch,
         Some("DELETE") => HttpMethod::Delete,
+        Some("GET") => HttpMethod::Get,
         _ => HttpMethod::Post,
     };
     let auth = auth::read(&address, from);
     let tls = tls::read(&address, from);
-    let headers = headers::read(form, auth.as_ref(), from);
+    let mut request = request::read(form, method, from);
+    request.headers = headers::read(form, auth.as_ref(), from);
     let (secret, network) = (from.text("secret"), from.network());
-    let secrets = secret.iter().cloned().chain(auth.iter().map(|auth| auth.secret().to_owned()));
+    let expect = expect::read(form, from);
+    let secret_path = from.text("secret_path");
+    if secret_path.is_some() {
+        from.exclude(&["path"], "`secret_path` sets the path");
+    }
+    let secrets = secret.iter().chain(&secret_path).cloned();
+    let secrets = secrets.chain(auth.iter().map(|auth| auth.secret().to_owned()));
     let secrets = secrets.chain(tls.iter().flat_map(TlsClient::secrets).cloned()).collect();
     let profile = Profile {
         shown: hide_passwords(&address).into_owned(),
@@ -124,8 +170,11 @@ fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Pr
             .collect(),
         network: Some(network),
         secrets,
+        field_uses: Vec::new(),
         batch: (form == HttpFormat::Batch).then_some(batch),
         run: None,
     };
-    Some((Arc::new(HttpSettings { address, form, secret, method, headers, auth, tls, network }), profile))
+    let settings =
+        HttpSettings { address, form, secret, method, request, secret_path, expect, auth, tls, network };
+    Some((Arc::new(settings), profile))
 }

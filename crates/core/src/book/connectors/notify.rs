@@ -85,7 +85,7 @@ fn host_alone(address: &str) -> String {
     format!("{}/…", &address[..path])
 }
 
-fn without_user(address: &str) -> String {
+pub(super) fn without_user(address: &str) -> String {
     let Some((scheme, rest)) = address.split_once("://") else { return address.to_owned() };
     let place_ends = rest.find('/').unwrap_or(rest.len());
     let place = &rest[..place_ends];

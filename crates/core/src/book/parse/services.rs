@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{BookParser, at, count_at, name_at, permits, retry_budget, text_at, text_of, word_at};
+use crate::book::event_condition;
+use crate::book::event_schema::EventSchema;
 use crate::book::model::{
-    At, ChannelEntry, DaprTarget, DependencyEntry, Direction, EventRow, ServiceEntry, WaitingEntry,
+    At, ChannelEntry, DaprTarget, DependencyEntry, Direction, EventRow, EventTypeEntry, ServiceEntry,
+    ViolationAction, WaitingEntry,
 };
 use crate::book::pattern::{EventPattern, Relation};
 use crate::book::yaml::{YamlNode, YamlValue};
@@ -89,6 +92,7 @@ impl BookParser<'_> {
             pattern: read(node.get("type")?)?,
             title: text_of(node, "title"),
             subscription: text_of(node, "subscription"),
+            condition: node.get("where").and_then(|node| at(node, |text| event_condition::parse(text).ok())),
             depends_on: name_at(node, "depends_on"),
             layer: self.layer(node),
         })
@@ -152,6 +156,15 @@ impl BookParser<'_> {
         });
         entries.collect()
     }
+}
+
+pub(super) fn event_types(section: &[(YamlNode, YamlNode)]) -> BTreeMap<String, EventTypeEntry> {
+    let entries = section.iter().filter_map(|(key, node)| {
+        let schema = EventSchema::parse(node.get("schema")?.to_json()?).ok()?;
+        let on_violation = word_at(node, "on_violation").map_or(ViolationAction::Refuse, |at| at.value);
+        Some((key.text()?.to_owned(), EventTypeEntry { span: key.span, schema, on_violation }))
+    });
+    entries.collect()
 }
 
 fn dapr_target(node: &YamlNode) -> Option<At<DaprTarget>> {

@@ -52,6 +52,7 @@ impl Sections {
             level: RuleLevel::Dependency,
             process: kind == DependencyKind::Process,
             time_limit: None,
+            usual: None,
         };
         let (breaker, _) = self.breaker(&levels, kind);
         let classify =

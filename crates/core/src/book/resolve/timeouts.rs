@@ -28,12 +28,19 @@ pub(super) struct CallTarget {
     pub(super) level: RuleLevel,
     pub(super) process: bool,
     pub(super) time_limit: Option<At<Duration>>,
+    /// The built-in limit of such calls, if they have their own.
+    pub(super) usual: Option<Duration>,
 }
 
 impl CallTarget {
     pub(super) fn of(target: &TargetEntry, level: RuleLevel) -> Self {
         let run = target.endpoint.profile.run.as_ref();
-        Self { level, process: run.is_some(), time_limit: run.and_then(|run| run.time_limit.clone()) }
+        Self {
+            level,
+            process: run.is_some(),
+            time_limit: run.and_then(|run| run.time_limit.clone()),
+            usual: target.endpoint.connector.timeout,
+        }
     }
 }
 
@@ -68,7 +75,7 @@ impl ResolvedTimeouts {
 /// A stated `whole` also limits the headers, unless a level at least as specific sets them; a program's
 /// `time_limit` counts as `whole` at the level of its target.
 pub(super) fn timeouts(levels: &Levels<'_>, owner: &CallTarget) -> ResolvedTimeouts {
-    let CallTarget { level: owner, process, time_limit } = owner;
+    let CallTarget { level: owner, process, time_limit, usual: own } = owner;
     let (owner, process) = (*owner, *process);
     // Settings above a program's own level are meant for calls; a run may take longer.
     let heard: Vec<_> = levels.0.iter().copied().filter(|(level, _)| !process || *level <= owner).collect();
@@ -90,14 +97,14 @@ pub(super) fn timeouts(levels: &Levels<'_>, owner: &CallTarget) -> ResolvedTimeo
     };
     // A run past its time limit is permanent unless the rule says otherwise.
     let usual = if process { Category::Permanent } else { Category::Transient };
-    let longest = if process { TIME_LIMIT_DEFAULT } else { CALL_LIMIT_DEFAULT };
+    let longest = own.unwrap_or(if process { TIME_LIMIT_DEFAULT } else { CALL_LIMIT_DEFAULT });
     ResolvedTimeouts {
         connect: part(|parts| parts.connect).unwrap_or(ResolvedValue::built_in(PART_LIMIT_DEFAULT)),
         tls: part(|parts| parts.tls).unwrap_or(ResolvedValue::built_in(PART_LIMIT_DEFAULT)),
         headers: headers.unwrap_or_else(|| match &whole {
             Some(whole) => ResolvedValue { value: whole.value.max, origin: whole.origin },
             None if process => ResolvedValue::built_in(TIME_LIMIT_DEFAULT),
-            None => ResolvedValue::built_in(PART_LIMIT_DEFAULT),
+            None => ResolvedValue::built_in(own.unwrap_or(PART_LIMIT_DEFAULT)),
         }),
         whole: whole.unwrap_or(ResolvedValue::built_in(GrowingTimeout::fixed(longest))),
         category: levels.timeout(|parts| parts.category).unwrap_or(ResolvedValue::built_in(usual)),

@@ -7,7 +7,7 @@ use super::{NameKind, ObjectSchema, OneOf, ValueType, duration, key, text, word}
 use crate::book::keywords::Keyword;
 use crate::book::model::{
     ConsumerPattern, Criticality, DataLoss, DeliveryOrder, IdempotencyBy, LetterForm, QueueFullAction,
-    Reprocess,
+    Reprocess, ViolationAction,
 };
 use crate::limits;
 use crate::policy::category::Category;
@@ -45,6 +45,11 @@ pub static BOOK: ObjectSchema = ObjectSchema::of(
         key("access", ValueType::Object(&ACCESS), "Who may use the API."),
         key("archive", ValueType::Object(&ARCHIVE), "Where raw payloads are kept for audit."),
         key(
+            "event_types",
+            ValueType::MapOf(&ValueType::Object(&EVENT_TYPE)),
+            "What the data of events must look like, by event type.",
+        ),
+        key(
             "services",
             ValueType::MapOf(&ValueType::Object(&SERVICE)),
             "The consumers of events, with their rules.",
@@ -60,6 +65,23 @@ pub static BOOK: ObjectSchema = ObjectSchema::of(
             "allow",
             ValueType::ListOf(&ValueType::Object(&ALLOW_ROW)),
             "Lints that are silenced in the whole book, with the reason.",
+        ),
+    ],
+);
+
+pub(super) static EVENT_TYPE: ObjectSchema = ObjectSchema::of(
+    "an event type",
+    "The schema of an event type, applied before an event is accepted.",
+    &[
+        key(
+            "schema",
+            ValueType::JsonSchema,
+            "A JSON Schema of the data; references stay within it, as in `#/$defs/address`.",
+        )
+        .required(),
+        word::<ViolationAction>(
+            "on_violation",
+            "What happens to an event that violates the schema: it is refused (400, or recorded as refused by a source), or accepted and a poison dead letter of each of its services (default refuse).",
         ),
     ],
 );
@@ -358,6 +380,11 @@ pub(super) static EVENT_ROW: ObjectSchema = ObjectSchema {
         .required(),
         text("title", "The row's name in tables (default: its type)."),
         text("subscription", "The id of the subscription (default: service/pattern)."),
+        key(
+            "where",
+            ValueType::EventCondition,
+            "A condition in CEL on attributes and data, such as `data.total > 100`; events that do not meet it are not delivered here, and no wider row takes them.",
+        ),
         key(
             "depends_on",
             ValueType::Name(NameKind::Dependency),

@@ -1,8 +1,10 @@
 //! JSON with templates as its texts: whatever an event contains, the result is JSON of the same shape.
 
+use std::io::Write;
+
 use serde_json::{Map, Value};
 
-use super::{InvalidTemplate, RenderError, Template, TemplateContext, TemplatePlace};
+use super::{AtMost, InvalidTemplate, RenderError, Template, TemplateContext, TemplatePlace};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JsonTemplate {
@@ -47,6 +49,39 @@ impl JsonTemplate {
         })
     }
 
+    /// The bytes of [`JsonTemplate::render`], at most `max`.
+    pub fn render_bytes(&self, context: &TemplateContext, max: usize) -> Result<Vec<u8>, RenderError> {
+        let mut written = AtMost { bytes: Vec::new(), max };
+        self.write(context, &mut written)?;
+        Ok(written.bytes)
+    }
+
+    fn write(&self, context: &TemplateContext, to: &mut AtMost) -> Result<(), RenderError> {
+        match self {
+            Self::Fixed(value) => add(to, value, "JSON"),
+            Self::Text(template) => match template.literal() {
+                Some(text) => add(to, text, text),
+                None => add(to, &template.value(context)?, template.as_str()),
+            },
+            Self::List(items) => {
+                for (place, item) in items.iter().enumerate() {
+                    sign(to, if place == 0 { "[" } else { "," })?;
+                    item.write(context, to)?;
+                }
+                sign(to, if items.is_empty() { "[]" } else { "]" })
+            }
+            Self::Object(fields) => {
+                for (place, (name, value)) in fields.iter().enumerate() {
+                    sign(to, if place == 0 { "{" } else { "," })?;
+                    add(to, name, name)?;
+                    sign(to, ":")?;
+                    value.write(context, to)?;
+                }
+                sign(to, if fields.is_empty() { "{}" } else { "}" })
+            }
+        }
+    }
+
     /// All templates in it.
     pub fn templates(&self) -> Vec<&Template> {
         match self {
@@ -56,4 +91,20 @@ impl JsonTemplate {
             Self::Object(fields) => fields.iter().flat_map(|(_, value)| value.templates()).collect(),
         }
     }
+}
+
+fn add(to: &mut AtMost, value: &(impl serde::Serialize + ?Sized), template: &str) -> Result<(), RenderError> {
+    serde_json::to_writer(&mut *to, value).map_err(|error| {
+        let template = template.to_owned();
+        if error.is_io() {
+            RenderError::TooLarge { template, max: to.max }
+        } else {
+            RenderError::Failed { template, reason: "the value cannot be JSON".to_owned() }
+        }
+    })
+}
+
+fn sign(to: &mut AtMost, sign: &str) -> Result<(), RenderError> {
+    let max = to.max;
+    to.write_all(sign.as_bytes()).map_err(|_| RenderError::TooLarge { template: "JSON".to_owned(), max })
 }

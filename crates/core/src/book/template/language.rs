@@ -1,6 +1,6 @@
 //! The part of Jinja that templates have: values, filters, `if` and `for`.
 
-use minijinja::value::Value;
+use minijinja::value::{Value, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Output, State, UndefinedBehavior, filters, tests};
 
 use super::{InvalidTemplate, TemplatePlace};
@@ -41,6 +41,7 @@ pub(super) fn environment(place: TemplatePlace) -> Environment<'static> {
     environment.set_formatter(match place {
         TemplatePlace::Text => as_text,
         TemplatePlace::Path => as_path_part,
+        TemplatePlace::Html => as_html,
     });
     environment.add_filter("default", filters::default);
     environment.add_filter("first", filters::first);
@@ -66,15 +67,41 @@ pub(super) fn environment(place: TemplatePlace) -> Environment<'static> {
 fn as_text(out: &mut Output, _: &mut State, value: &Value) -> Result<(), Error> {
     let written = match value.as_str() {
         Some(text) => out.write_str(text),
-        None => write!(out, "{value}"),
+        None => out.write_str(&text_of(value)),
     };
     written.map_err(Error::from)
+}
+
+fn as_html(out: &mut Output, _: &mut State, value: &Value) -> Result<(), Error> {
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            c => escaped.push(c),
+        }
+    }
+    out.write_str(&escaped).map_err(Error::from)
+}
+
+/// Lists, objects and null as JSON.
+pub(super) fn text_of(value: &Value) -> String {
+    match value.kind() {
+        ValueKind::Seq | ValueKind::Map | ValueKind::None => {
+            serde_json::to_string(value).unwrap_or_else(|_| value.to_string())
+        }
+        _ => value.as_str().map_or_else(|| value.to_string(), str::to_owned),
+    }
 }
 
 /// Percent-encoded, so that no value ends the segment it stands in; an empty one or dots would name another
 /// resource.
 fn as_path_part(out: &mut Output, _: &mut State, value: &Value) -> Result<(), Error> {
-    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let text = text_of(value);
     if text.is_empty() || text.bytes().all(|byte| byte == b'.') {
         return Err(Error::from(ErrorKind::BadEscape));
     }
@@ -89,13 +116,18 @@ pub(crate) fn percent_encoded(text: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             encoded.push(char::from(byte));
         } else {
-            encoded.push_str(&format!("%{byte:02X}"));
+            const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+            let digit = |value: u8| char::from(DIGITS[usize::from(value)]);
+            encoded.extend(['%', digit(byte >> 4), digit(byte & 15)]);
         }
     }
     encoded
 }
 
 fn join(list: &Value, separator: Option<&str>) -> Result<String, Error> {
+    if list.is_undefined() {
+        return Err(Error::from(ErrorKind::UndefinedError));
+    }
     let separator = separator.unwrap_or_default();
     let mut joined = String::new();
     for (place, item) in list.try_iter()?.enumerate() {
@@ -104,7 +136,7 @@ fn join(list: &Value, separator: Option<&str>) -> Result<String, Error> {
         }
         match item.as_str() {
             Some(text) => joined.push_str(text),
-            None => joined.push_str(&item.to_string()),
+            None => joined.push_str(&text_of(&item)),
         }
         if joined.len() > limits::TEMPLATE_OUTPUT_BYTES_MAX {
             return Err(Error::from(ErrorKind::WriteFailure));
@@ -157,6 +189,21 @@ pub(super) fn check_tags(source: &str) -> Result<(), InvalidTemplate> {
         }
     }
     Ok(())
+}
+
+/// The text between tags.
+pub(super) fn literal_parts(source: &str) -> Vec<String> {
+    let (mut parts, mut rest) = (Vec::new(), source);
+    while let Some(start) = rest.find("{{").into_iter().chain(rest.find("{%")).chain(rest.find("{#")).min() {
+        parts.push(rest[..start].to_owned());
+        let (kind, after) = rest[start + 1..].split_at(1);
+        rest = match kind {
+            "#" => after.split_once("#}").map_or("", |(_, behind)| behind),
+            _ => tag_ends(after).1,
+        };
+    }
+    parts.push(rest.to_owned());
+    parts
 }
 
 /// Splits behind the end of a tag, which may not stand in quotes.

@@ -1,3 +1,5 @@
+//! Templates: what they give, what is refused, and that nothing breaks, lasts or leaves its place.
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
@@ -48,6 +50,15 @@ fn texts_are_filled_in() {
         ("{{ data.items | tojson }} {{ data.user.name | truncate(1) }}", Ok("[\"a\",\"b\"] A")),
         ("{data.nick}",                               Err("`data.nick` is missing in the event")),
         ("to {{ data.nick.short }}",                  Err("`data.nick.short` is missing in the event")),
+        ("{{ data.nick | truncate(3) }}",             Err("`data.nick` is missing in the event")),
+        ("{{ data.nick | upper }} {{ data.nick | trim }}", Err("`data.nick` is missing in the event")),
+        ("{{ data.nick | join(', ') }}",              Err("`data.nick` is missing in the event")),
+        ("{{ data.nick | tojson }}",                  Err("`data.nick` is missing in the event")),
+        ("{{ data.nick | first }}",                   Err("`data.nick` is missing in the event")),
+        ("{{ data.nick | length }}",                  Err("`data.nick` is missing in the event")),
+        ("{{ data.nick | int }}",                     Err("`data.nick` is missing in the event")),
+        ("{{ data.nick | string }}",                  Err("`data.nick` is missing in the event")),
+        ("{{ data.nick | round }}",                   Err("`data.nick` is missing in the event")),
         ("{{ subject }}",                             Err("`subject` is missing in the event")),
         ("{{ data.items | join(data.quote * 30) }}",  Err("`{{ data.items | join(data.quote * 30) }}` makes more than 100 bytes")),
         ("{% for a in data.items %}{{ data.quote * 9 }}{% endfor %}", Err("`{% for a in data.items %}{{ data.quote * 9 }}{% endfor %}` makes more than 100 bytes")),
@@ -90,20 +101,36 @@ fn values_stay_within_their_segment_of_a_path() {
 }
 
 #[test]
+fn values_in_html_are_escaped() {
+    #[rustfmt::skip]
+    let cases = [
+        ("<p>{{ data.quote }}</p>",                        "<p>&quot;},{\r\nx: y</p>"),
+        ("{{ '<b>&\\'' }}",                                "&lt;b&gt;&amp;&#39;"),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(rendered(text, TemplatePlace::Html), Ok(expected.to_owned()), "{text}");
+    }
+}
+
+#[test]
 fn json_keeps_its_shape_and_the_types_of_values() {
     let template = JsonTemplate::parse(&json!({
         "text": "{{ data.quote }}", "in": "a {data.quote}", "n": "{{ data.total }}", "big": "{data.big}",
-        "list": ["{{ data.items }}", 1, null, true], "none": "{{ data.none }}",
-    }));
+        "list": ["{{ data.items }}", 1, null, true], "none": "{{ data.none }}", "empty": [[], {}],
+    }))
+    .expect("templates");
     let context = TemplateContext::new(&event(DATA), "msg_1", 1);
     let quote = "\"},{\r\nx: y";
-    assert_eq!(
-        template.expect("templates").render(&context),
-        Ok(json!({
-            "text": quote, "in": format!("a {quote}"), "n": 12.5, "big": u64::MAX,
-            "list": [["a", "b"], 1, null, true], "none": null,
-        }))
-    );
+    let expected = json!({
+        "text": quote, "in": format!("a {quote}"), "n": 12.5, "big": u64::MAX,
+        "list": [["a", "b"], 1, null, true], "none": null, "empty": [[], {}],
+    });
+    assert_eq!(template.render(&context), Ok(expected.clone()));
+    let bytes = expected.to_string().into_bytes();
+    let length = bytes.len();
+    assert_eq!(template.render_bytes(&context, length), Ok(bytes));
+    let error = template.render_bytes(&context, length - 1).expect_err("one byte too many");
+    assert!(matches!(error, RenderError::TooLarge { .. }), "{error}");
 }
 
 #[test]
@@ -116,6 +143,30 @@ fn steps_are_bounded() {
     let context = TemplateContext::new(&event(&list), "d", 1);
     let error = template.expect("a template").render(&context, 100).expect_err("too many steps");
     assert!(matches!(error, RenderError::TooManySteps { .. }), "{error}");
+}
+
+#[test]
+fn templates_of_one_request_share_their_steps() {
+    let list = serde_json::to_string(&json!({ "l": vec![1; 10_000] })).expect("JSON");
+    let template = Template::parse("{% for a in data.l %}{{ a }}{% endfor %}", TemplatePlace::Text);
+    let (template, event) = (template.expect("a template"), event(&list));
+    let context = TemplateContext::with(TemplateNeeds::of([&template]), &event, "d", 1);
+    let rendered = (0..50).map(|_| template.render(&context, 100_000)).collect::<Result<Vec<_>, _>>();
+    assert!(matches!(rendered, Err(RenderError::TooManySteps { .. })), "{rendered:?}");
+}
+
+#[test]
+fn only_what_is_named_is_prepared() {
+    let template = |text| Template::parse(text, TemplatePlace::Text).expect("a template");
+    let named = template("{{ data.total }}");
+    let context = TemplateContext::with(TemplateNeeds::of([&named]), &event(DATA), "d", 1);
+    assert_eq!(named.render(&context, 100), Ok("12.5".to_owned()));
+    assert_eq!(
+        template("{{ id }}").render(&context, 100),
+        Err(RenderError::Missing { field: "id".to_owned() })
+    );
+    assert_eq!(TemplateNeeds::of([&template("as written")]), TemplateNeeds::default());
+    assert_eq!(template("/a/{{ data.b }}/c{# d #}").literal_parts(), ["/a/", "/c", ""]);
 }
 
 #[test]
@@ -160,6 +211,8 @@ proptest! {
         let event = event(&json!({ "v": value }).to_string());
         let template = JsonTemplate::parse(&json!({ "a": "{{ data.v }}", "b": "<{{ data.v }}>" })).expect("a template");
         let rendered = template.render(&TemplateContext::new(&event, "d", 1)).expect("a value");
-        prop_assert_eq!(rendered, json!({ "a": value, "b": format!("<{value}>") }));
+        prop_assert_eq!(&rendered, &json!({ "a": value, "b": format!("<{value}>") }));
+        let bytes = template.render_bytes(&TemplateContext::new(&event, "d", 1), 100_000).expect("a value");
+        prop_assert_eq!(serde_json::from_slice::<serde_json::Value>(&bytes).expect("JSON"), rendered);
     }
 }

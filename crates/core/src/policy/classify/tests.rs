@@ -98,6 +98,7 @@ fn everything_else_has_its_category_too() {
         ("no memory",            AnswerKind::Process(Exit::OutOfMemory),             Unknown,   codes::OUT_OF_MEMORY),
         ("its own report",       AnswerKind::Process(Exit::ReportedError),           Unknown,   codes::PROCESS_ERROR),
         ("never started",        AnswerKind::Process(Exit::SpawnFailed),             Permanent, codes::SPAWN_FAILED),
+        ("no runtime",           AnswerKind::Process(Exit::RuntimeUnavailable),      Transient, codes::RUNTIME_UNAVAILABLE),
         ("an election",          AnswerKind::Broker(BrokerError::LeaderElection),    Transient, codes::LEADER_ELECTION),
         ("no broker",            AnswerKind::Broker(BrokerError::Unavailable),       Transient, codes::BROKER_UNAVAILABLE),
         ("a slow broker",        AnswerKind::Broker(BrokerError::TimedOut),          Transient, codes::NETWORK_TIMEOUT),

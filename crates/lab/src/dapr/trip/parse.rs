@@ -1,11 +1,14 @@
-//! Parses an expression into a tree and determines its type.
+//! Reads the part of a CEL expression that counts failures, and determines its type.
 //!
-//! Invariant: the tree is at most [`DEPTH_MAX`] deep, so it may be walked recursively.
+//! Invariant: the bounds of conditions hold, so the tree may be walked recursively.
+
+use redrive_core::book::cel::ast::{CallExpr, Expr as Tree, LiteralValue, operators};
+use redrive_core::book::cel::{self, InvalidCel};
 
 use super::InvalidTrip;
 
-const BYTES_MAX: usize = 1_000;
-const DEPTH_MAX: usize = 64;
+/// Of what follows a mistake.
+const REST_CHARS_MAX: usize = 40;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Expression {
@@ -59,12 +62,20 @@ pub(super) enum ValueType {
 
 impl Expression {
     pub(super) fn parse(text: &str) -> Result<Self, InvalidTrip> {
-        if text.len() > BYTES_MAX {
-            return Err(InvalidTrip::TooLong);
+        match cel::tree(text) {
+            Ok(tree) => converted(&tree.expr),
+            Err(InvalidCel::TooLong | InvalidCel::TooComplex) => Err(InvalidTrip::TooLong),
+            Err(InvalidCel::Syntax { at, .. }) => {
+                Err(InvalidTrip::Syntax { rest: text.chars().skip(at).take(REST_CHARS_MAX).collect() })
+            }
+            Err(
+                InvalidCel::UnknownValue { .. }
+                | InvalidCel::UnknownFunction { .. }
+                | InvalidCel::NotBool
+                | InvalidCel::NestedLoop
+                | InvalidCel::Pattern { .. },
+            ) => Err(InvalidTrip::NoCounterpart),
         }
-        let mut parser = Parser { rest: text.trim(), depth: 0 };
-        let expression = parser.either()?;
-        if parser.rest.is_empty() { Ok(expression) } else { Err(parser.syntax()) }
     }
 
     pub(super) fn type_of(&self) -> Result<ValueType, InvalidTrip> {
@@ -115,146 +126,62 @@ impl Expression {
     }
 }
 
-struct Parser<'a> {
-    rest: &'a str,
-    depth: usize,
+fn converted(tree: &Tree) -> Result<Expression, InvalidTrip> {
+    match tree {
+        Tree::Literal(LiteralValue::Boolean(value)) => Ok(Expression::Bool(*value.inner())),
+        // Counts are small, so nothing is lost.
+        Tree::Literal(LiteralValue::Int(number)) => Ok(Expression::Int(*number.inner() as f64)),
+        Tree::Literal(LiteralValue::Double(number)) => Ok(Expression::Double(*number.inner())),
+        Tree::Ident(name) => count(name),
+        Tree::Call(call) => operation(call),
+        Tree::Literal(_)
+        | Tree::Unspecified
+        | Tree::Comprehension(_)
+        | Tree::List(_)
+        | Tree::Map(_)
+        | Tree::Select(_)
+        | Tree::Struct(_) => Err(InvalidTrip::NoCounterpart),
+    }
 }
 
-impl Parser<'_> {
-    fn either(&mut self) -> Result<Expression, InvalidTrip> {
-        self.chain(Self::both, &["||"], |_, left, right| Expression::Either(left, right))
-    }
+fn count(name: &str) -> Result<Expression, InvalidTrip> {
+    Ok(Expression::Count(match name {
+        "requests" => TripCount::Requests,
+        "totalSuccesses" => TripCount::TotalSuccesses,
+        "totalFailures" => TripCount::TotalFailures,
+        "consecutiveSuccesses" => TripCount::ConsecutiveSuccesses,
+        "consecutiveFailures" => TripCount::ConsecutiveFailures,
+        _ => return Err(InvalidTrip::UnknownName { name: name.to_owned() }),
+    }))
+}
 
-    fn both(&mut self) -> Result<Expression, InvalidTrip> {
-        self.chain(Self::comparison, &["&&"], |_, left, right| Expression::Both(left, right))
+fn operation(call: &CallExpr) -> Result<Expression, InvalidTrip> {
+    if call.target.is_some() {
+        return Err(InvalidTrip::NoCounterpart);
     }
-
-    /// Left-associative operators of one precedence.
-    fn chain(
-        &mut self,
-        operand: fn(&mut Self) -> Result<Expression, InvalidTrip>,
-        signs: &[&str],
-        join: impl Fn(usize, Box<Expression>, Box<Expression>) -> Expression,
-    ) -> Result<Expression, InvalidTrip> {
-        let mut left = operand(self)?;
-        let mut length = 0;
-        while let Some(sign) = signs.iter().position(|sign| self.take(sign)) {
-            // The tree is as deep as the chain is long.
-            length += 1;
-            if length + self.depth > DEPTH_MAX {
-                return Err(InvalidTrip::TooLong);
-            }
-            left = join(sign, Box::new(left), Box::new(operand(self)?));
-        }
-        Ok(left)
-    }
-
-    fn comparison(&mut self) -> Result<Expression, InvalidTrip> {
-        use CompareOperator::{AtLeast, AtMost, Equal, Less, More, Unequal};
-        let left = self.sum()?;
-        // Longer operators first.
-        let signs =
-            [("==", Equal), ("!=", Unequal), (">=", AtLeast), ("<=", AtMost), (">", More), ("<", Less)];
-        match signs.into_iter().find(|(sign, _)| self.take(sign)) {
-            Some((_, comparison)) => {
-                Ok(Expression::Compare(comparison, Box::new(left), Box::new(self.sum()?)))
-            }
-            None => Ok(left),
-        }
-    }
-
-    fn sum(&mut self) -> Result<Expression, InvalidTrip> {
-        let operations = [Operation::Add, Operation::Subtract];
-        self.chain(Self::product, &["+", "-"], |sign, left, right| {
-            Expression::Calculate(operations[sign], left, right)
-        })
-    }
-
-    fn product(&mut self) -> Result<Expression, InvalidTrip> {
-        let operations = [Operation::Multiply, Operation::Divide, Operation::Remainder];
-        self.chain(Self::single, &["*", "/", "%"], |sign, left, right| {
-            Expression::Calculate(operations[sign], left, right)
-        })
-    }
-
-    fn single(&mut self) -> Result<Expression, InvalidTrip> {
-        self.depth += 1;
-        if self.depth > DEPTH_MAX {
-            return Err(InvalidTrip::TooLong);
-        }
-        let single = if self.take("!") {
-            Expression::Not(Box::new(self.single()?))
-        } else if self.take("-") {
-            Expression::Minus(Box::new(self.single()?))
-        } else if self.take("(") {
-            let inner = self.either()?;
-            self.expect(")")?;
-            inner
-        } else if self.rest.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
-            self.number()?
-        } else {
-            self.word()?
-        };
-        self.depth -= 1;
-        Ok(single)
-    }
-
-    fn number(&mut self) -> Result<Expression, InvalidTrip> {
-        let end = self.rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(self.rest.len());
-        let text = &self.rest[..end];
-        let number: f64 = text.parse().map_err(|_| self.syntax())?;
-        self.skip(end);
-        Ok(if text.contains('.') { Expression::Double(number) } else { Expression::Int(number) })
-    }
-
-    fn word(&mut self) -> Result<Expression, InvalidTrip> {
-        let end = self.rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(self.rest.len());
-        let word = self.rest[..end].to_owned();
-        if word.is_empty() {
-            return Err(self.syntax());
-        }
-        self.skip(end);
-        if self.take("(") {
-            if word != "double" {
-                return Err(InvalidTrip::NoCounterpart);
-            }
-            let inner = self.either()?;
-            self.expect(")")?;
-            return Ok(Expression::ToDouble(Box::new(inner)));
-        }
-        // `five in a row` is not an expression.
-        if self.rest.starts_with(|c: char| c.is_ascii_alphanumeric()) {
-            return Err(self.syntax());
-        }
-        Ok(match word.as_str() {
-            "true" => Expression::Bool(true),
-            "false" => Expression::Bool(false),
-            "requests" => Expression::Count(TripCount::Requests),
-            "totalSuccesses" => Expression::Count(TripCount::TotalSuccesses),
-            "totalFailures" => Expression::Count(TripCount::TotalFailures),
-            "consecutiveSuccesses" => Expression::Count(TripCount::ConsecutiveSuccesses),
-            "consecutiveFailures" => Expression::Count(TripCount::ConsecutiveFailures),
-            _ => return Err(InvalidTrip::UnknownName { name: word }),
-        })
-    }
-
-    fn expect(&mut self, sign: &str) -> Result<(), InvalidTrip> {
-        if self.take(sign) { Ok(()) } else { Err(self.syntax()) }
-    }
-
-    fn take(&mut self, sign: &str) -> bool {
-        let found = self.rest.starts_with(sign);
-        if found {
-            self.skip(sign.len());
-        }
-        found
-    }
-
-    fn skip(&mut self, bytes: usize) {
-        self.rest = self.rest[bytes..].trim_start();
-    }
-
-    fn syntax(&self) -> InvalidTrip {
-        InvalidTrip::Syntax { rest: self.rest.chars().take(40).collect() }
+    let operand = |place: usize| -> Result<Box<Expression>, InvalidTrip> {
+        let argument = call.args.get(place).ok_or(InvalidTrip::NoCounterpart)?;
+        Ok(Box::new(converted(&argument.expr)?))
+    };
+    let compare = |comparison| Ok(Expression::Compare(comparison, operand(0)?, operand(1)?));
+    let calculate = |operation| Ok(Expression::Calculate(operation, operand(0)?, operand(1)?));
+    match call.func_name.as_str() {
+        operators::LOGICAL_NOT => Ok(Expression::Not(operand(0)?)),
+        operators::NEGATE => Ok(Expression::Minus(operand(0)?)),
+        "double" => Ok(Expression::ToDouble(operand(0)?)),
+        operators::LOGICAL_AND => Ok(Expression::Both(operand(0)?, operand(1)?)),
+        operators::LOGICAL_OR => Ok(Expression::Either(operand(0)?, operand(1)?)),
+        operators::LESS => compare(CompareOperator::Less),
+        operators::LESS_EQUALS => compare(CompareOperator::AtMost),
+        operators::GREATER => compare(CompareOperator::More),
+        operators::GREATER_EQUALS => compare(CompareOperator::AtLeast),
+        operators::EQUALS => compare(CompareOperator::Equal),
+        operators::NOT_EQUALS => compare(CompareOperator::Unequal),
+        operators::ADD => calculate(Operation::Add),
+        operators::SUBSTRACT => calculate(Operation::Subtract),
+        operators::MULTIPLY => calculate(Operation::Multiply),
+        operators::DIVIDE => calculate(Operation::Divide),
+        operators::MODULO => calculate(Operation::Remainder),
+        _ => Err(InvalidTrip::NoCounterpart),
     }
 }

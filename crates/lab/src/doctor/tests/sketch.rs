@@ -160,7 +160,7 @@ impl Sketch {
             response: String::new(),
         };
         let end = match word {
-            "ok" => AttemptEnd::Delivered { status: Some(200) },
+            "ok" => AttemptEnd::Delivered { status: Some(200), message: String::new() },
             "held" => AttemptEnd::Held { by: HoldReason::Breaker },
             "timeout" => failed(Category::Transient, codes::NETWORK_TIMEOUT, None),
             "refused" => failed(Category::Transient, codes::CONNECTION_REFUSED, None),

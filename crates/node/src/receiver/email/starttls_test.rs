@@ -4,7 +4,9 @@ use std::sync::Mutex;
 
 use rcgen::{CertificateParams, KeyPair};
 use redrive_core::alerts::notice::AlertStage;
+use redrive_core::book::connectors::email::{Smtp, SmtpPrivacy};
 use redrive_core::book::model::Network;
+use redrive_core::policy::answer::{BrokerError, TransportError};
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufStream};
@@ -14,6 +16,7 @@ use tokio_rustls::TlsAcceptor;
 use super::super::notice_test::notice;
 use super::*;
 use crate::target::call_test::{call, delivery};
+use crate::tls::Roots;
 
 /// What a mail server heard: each line with whether anybody could have listened in.
 type Heard = Arc<Mutex<Vec<(&'static str, String)>>>;

@@ -240,7 +240,12 @@ fn plain(story: &AttemptRecord) -> Option<Vec<u8>> {
     let AttemptRecord { classified_at: None, reaction_at: None, retry: None, held_nanos, .. } = story else {
         return None;
     };
-    let (AttemptEnd::Delivered { status }, RecordedVerdict::Delivered) = (end, verdict) else { return None };
+    let (AttemptEnd::Delivered { status, message }, RecordedVerdict::Delivered) = (end, verdict) else {
+        return None;
+    };
+    if !message.is_empty() {
+        return None;
+    }
     let mut bytes = Vec::with_capacity(32);
     bytes.push(PLAIN);
     bytes.extend_from_slice(&book.to_le_bytes());
@@ -280,7 +285,7 @@ fn read_plain(bytes: &[u8]) -> Option<AttemptRecord> {
         attempt,
         started_at,
         took_nanos,
-        end: AttemptEnd::Delivered { status: (status > 0).then_some(status) },
+        end: AttemptEnd::Delivered { status: (status > 0).then_some(status), message: String::new() },
         book,
         verdict: RecordedVerdict::Delivered,
         classified_at: None,
@@ -434,7 +439,7 @@ mod tests {
                 attempt: Attempt::new(attempt).expect("not 0"),
                 started_at: Timestamp::from_nanos(started),
                 took_nanos: took,
-                end: AttemptEnd::Delivered { status },
+                end: AttemptEnd::Delivered { status, message: String::new() },
                 book,
                 verdict: RecordedVerdict::Delivered,
                 classified_at: None,
@@ -454,7 +459,10 @@ mod tests {
         let told =
             read_story(&[1, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0x80, 0x01, 5, 0xc8, 0x01, 0]).expect("a story");
         assert_eq!((told.book, told.attempt, told.started_at.as_nanos()), (2, Attempt::FIRST, 128));
-        assert_eq!((told.took_nanos, told.end), (5, AttemptEnd::Delivered { status: Some(200) }));
+        assert_eq!(
+            (told.took_nanos, told.end),
+            (5, AttemptEnd::Delivered { status: Some(200), message: String::new() })
+        );
     }
 
     #[test]

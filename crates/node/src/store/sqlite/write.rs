@@ -341,6 +341,7 @@ impl<'a> BatchWriter<'a> {
                 derive::session_overflow(to)
             }
             (BacklogFit::Overflows, _, _) => derive::overflow(to),
+            (BacklogFit::Violates, _, _) => derive::violation(to),
         };
         match (death.followers, lane) {
             (SessionFollowers::Continue, _) | (SessionFollowers::Wait, None) => {

@@ -105,6 +105,7 @@ pub(super) fn addressee(name: &str) -> Addressee {
         consumer_group: name.into(),
         bound: ROOMY,
         copies: CopyRule { ttl: Duration::MAX, ..CopyRule::default() },
+        violation: None,
     }
 }
 
@@ -180,7 +181,11 @@ pub(super) fn settlement(
     let (attempts, story) = match &next {
         NextState::Delivered => (
             attempt,
-            Some(story(attempt, AttemptEnd::Delivered { status: Some(204) }, RecordedVerdict::Delivered)),
+            Some(story(
+                attempt,
+                AttemptEnd::Delivered { status: Some(204), message: String::new() },
+                RecordedVerdict::Delivered,
+            )),
         ),
         NextState::Ready => (attempt, Some(story(attempt, failed, RecordedVerdict::Paused))),
         NextState::Due { at } => {

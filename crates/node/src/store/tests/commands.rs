@@ -258,7 +258,7 @@ fn imported(bench: &mut Bench, letters: &[ImportedLetter]) -> (u64, u64) {
 fn import(bench: &mut Bench) {
     bench.wait(1_000);
     let failed = |attempt| {
-        let end = AttemptEnd::Delivered { status: Some(204) };
+        let end = AttemptEnd::Delivered { status: Some(204), message: String::new() };
         story(attempt, end, RecordedVerdict::Retry { due_at: at(9) })
     };
     let first = ImportedLetter {

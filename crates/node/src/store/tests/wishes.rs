@@ -185,8 +185,13 @@ impl Theirs {
             session: self.session.map(|key| SessionKey::new(&key.to_string()).expect("a key")),
             ..event(&self.id.to_string())
         };
-        let failed =
-            |attempt| story(attempt, AttemptEnd::Delivered { status: None }, RecordedVerdict::Delivered);
+        let failed = |attempt| {
+            story(
+                attempt,
+                AttemptEnd::Delivered { status: None, message: String::new() },
+                RecordedVerdict::Delivered,
+            )
+        };
         ImportedLetter {
             key: self.key.to_string(),
             attempts: self.stories,

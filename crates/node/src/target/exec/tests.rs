@@ -15,7 +15,7 @@ use crate::target::call_test::{book_of, call, delivery, order};
 use crate::tls::Roots;
 
 /// The target of a book with that in it.
-fn target(words: &[&str], keys: &str) -> ExecTarget {
+fn target(words: &[&str], keys: &str) -> WorkerTarget {
     let words = json!(words);
     let book = Arc::new(book_of(&format!(
         "version: 1\nsecrets: {{ s: {{ env: CARGO_PKG_NAME }} }}\nservices:\n  shop:\n    target: {{ exec: {words}, {keys} }}\n    events: [orders.placed]\n"
@@ -31,14 +31,16 @@ fn target(words: &[&str], keys: &str) -> ExecTarget {
         permits: 1,
         place: "service shop, line 4".to_owned(),
     };
-    ExecTarget::new(settings(&target.endpoint), &site).expect("a good target")
+    let ExecSettings { command, folder, run } = settings(&target.endpoint);
+    let launch = Launch::Program { words: command.clone(), folder: folder.clone() };
+    WorkerTarget::new(launch, run, &site).expect("a good target")
 }
 
-fn sh(script: &str, keys: &str) -> ExecTarget {
+fn sh(script: &str, keys: &str) -> WorkerTarget {
     target(&["sh", "-c", script], keys)
 }
 
-async fn ran(target: &ExecTarget, limit: &str, delivery: PendingDelivery) -> (Exit, String, RunReport) {
+async fn ran(target: &WorkerTarget, limit: &str, delivery: PendingDelivery) -> (Exit, String, RunReport) {
     let ending = target.call(call(limit, vec![delivery])).await;
     let Ending::Ran { reply: TargetReply { seen: ReplyKind::Process(exit), message, .. }, report } = ending
     else {

@@ -108,7 +108,7 @@ async fn shake_hands(
 }
 
 /// Tries the addresses in turn; each gets its share of the remaining time.
-async fn tcp(
+pub(super) async fn tcp(
     origin: &HttpOrigin,
     resolver: &Resolver,
     limits: &CallLimits,
@@ -128,10 +128,7 @@ async fn tcp(
     Err(failure)
 }
 
-pub(super) async fn addresses(
-    origin: &HttpOrigin,
-    resolver: &Resolver,
-) -> Result<Vec<SocketAddr>, CallFailure> {
+async fn addresses(origin: &HttpOrigin, resolver: &Resolver) -> Result<Vec<SocketAddr>, CallFailure> {
     let addresses = resolver.addresses(&origin.host, origin.port).await;
     let addresses = addresses.map_err(|error| CallFailure::dns(origin, &error.to_string()))?;
     let mut addresses =

@@ -38,7 +38,7 @@ pub(super) const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Bytes read of a body; a connection is reused only after the end of its response.
 pub(super) const BODY_READ_MAX: usize = 256 * 1024;
 
-/// For the response to a batch, which may name every delivery and must be complete.
+/// For the response to a batch, which may name every delivery, or for a list; it must be complete.
 pub(super) const BATCH_ANSWER_MAX: usize = 1024 * 1024;
 
 pub(super) const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);

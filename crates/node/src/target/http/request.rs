@@ -1,4 +1,6 @@
-//! Makes the request of a call: the event in the target's form, and the headers that identify the delivery.
+//! Makes the request of a call: the event in the target's form or what the book has in its place, and the
+//! headers that identify the delivery. With a body of the book there are no `ce-` headers, and templates that
+//! the event does not fit give no request.
 //!
 //! | header | meaning |
 //! | --- | --- |
@@ -21,14 +23,16 @@
 //! form a replayed event has `redrivereplay` too, since events may be forwarded without headers. Attributes
 //! of these names that came with an event are removed in every form.
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, USER_AGENT};
+use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
-use http_body_util::Full;
+use redrive_core::book::connectors::http::request::{
+    EventMisfit, FilledRequest, RequestContent, RequestTemplates,
+};
 use redrive_core::book::connectors::http::{HttpFormat, HttpMethod};
-use redrive_core::engine::{PendingDelivery, TargetCall};
+use redrive_core::book::template::{TemplateContext, TemplateNeeds};
+use redrive_core::engine::PendingDelivery;
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{CorrelationId, ExtensionName, ExtensionText, ExtensionValue};
 use redrive_core::event::idempotency::webhook_id;
@@ -43,7 +47,7 @@ pub(super) const USER_AGENT_VALUE: &str = concat!("redrive/", env!("CARGO_PKG_VE
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
-const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+pub(super) const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 const REDRIVE_ATTEMPT: HeaderName = HeaderName::from_static("redrive-attempt");
 const REDRIVE_SEQUENCE: HeaderName = HeaderName::from_static("redrive-sequence");
 const REDRIVE_REPLAY: HeaderName = HeaderName::from_static("redrive-replay");
@@ -56,51 +60,85 @@ const X_CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id")
 pub struct RequestShape {
     pub form: HttpFormat,
     method: Method,
-    /// Further headers of the book.
-    headers: Vec<(HeaderName, HeaderValue)>,
+    /// Further headers of the book that are the same in every call.
+    fixed: Vec<(HeaderName, HeaderValue)>,
+    /// The names of the templates' headers, in their order.
+    names: Vec<HeaderName>,
+    /// With the other headers.
+    templates: RequestTemplates,
+    needs: TemplateNeeds,
 }
 
 impl RequestShape {
     #[must_use]
-    pub fn new(form: HttpFormat, method: HttpMethod, headers: &BTreeMap<String, String>) -> Self {
-        let method = match method {
-            HttpMethod::Post => Method::POST,
-            HttpMethod::Put => Method::PUT,
-            HttpMethod::Patch => Method::PATCH,
-            HttpMethod::Delete => Method::DELETE,
-        };
-        let header = |(name, value): (&String, &String)| {
-            let name = HeaderName::try_from(name).expect("the book has valid header names");
-            (name, text(value.clone()))
-        };
-        Self { form, method, headers: headers.iter().map(header).collect() }
+    pub fn new(form: HttpFormat, method: HttpMethod, request: &RequestTemplates) -> Self {
+        let method = super::method_of(method);
+        let name = |name: &String| HeaderName::try_from(name).expect("the book has valid header names");
+        let mut templates = request.clone();
+        let mut fixed = Vec::new();
+        templates.headers.retain(|header, template| {
+            let literal = template.literal().map(|value| (name(header), text(value.to_owned())));
+            let is_made = literal.is_none();
+            fixed.extend(literal);
+            is_made
+        });
+        let names = templates.headers.keys().map(name).collect();
+        let needs = templates.needs();
+        Self { form, method, fixed, names, templates, needs }
+    }
+
+    /// `None` if every request is the same but for the event.
+    fn fill(
+        &self,
+        path: &PathAndQuery,
+        deliveries: &[PendingDelivery],
+    ) -> Result<Option<FilledRequest>, EventMisfit> {
+        if self.templates == RequestTemplates::default() {
+            return Ok(None);
+        }
+        let [delivery, ..] = deliveries else { return Ok(None) };
+        let (id, attempt) = (webhook_id(delivery.id), delivery.next_attempt().get());
+        let context = TemplateContext::with(self.needs, &delivery.event, &id, attempt);
+        self.templates.fill(path.as_str(), &context).map(Some)
     }
 }
 
-/// The call does not fit the target's form, which is a bug.
+/// Why there is no request.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("call of {deliveries} deliveries does not fit the form {form:?}")]
-pub(super) struct FormMismatch {
-    deliveries: usize,
-    form: HttpFormat,
+pub enum NoRequest {
+    /// The call does not fit the target's form, which is a bug.
+    #[error("call of {deliveries} deliveries does not fit the form {form:?}")]
+    Form { deliveries: usize, form: HttpFormat },
+    /// Filled in, it would be no request; the book and the client disagree, which is a bug.
+    #[error("call not made: invalid {0}")]
+    Filled(&'static str),
+    #[error(transparent)]
+    Event(#[from] EventMisfit),
 }
 
 pub(super) fn make(
     address: &HttpAddress,
     shape: &RequestShape,
     signer: Option<&Signer>,
-    call: &TargetCall,
+    deliveries: &[PendingDelivery],
     sampler: Option<Sampler>,
     now: Timestamp,
-) -> Result<Request<Full<Bytes>>, FormMismatch> {
+) -> Result<Request<Bytes>, NoRequest> {
+    let filled = shape.fill(&address.path, deliveries)?.unwrap_or_default();
     let mut headers = HeaderMap::with_capacity(24);
     headers.insert(HOST, address.host.clone());
     headers.insert(USER_AGENT, HeaderValue::from_static(USER_AGENT_VALUE));
     if let Some(authorization) = &address.authorization {
         headers.insert(AUTHORIZATION, authorization.clone());
     }
-    let (id, body) = match (shape.form, call.deliveries.as_slice()) {
-        (HttpFormat::Binary, [delivery]) => {
+    let (id, body) = match (shape.form, deliveries, filled.body) {
+        (HttpFormat::Binary, [delivery], Some(body)) => {
+            if let Some(media_type) = shape.templates.content.media_type().filter(|_| !body.is_empty()) {
+                headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+            }
+            (one(&mut headers, delivery, sampler), body.into())
+        }
+        (HttpFormat::Binary, [delivery], None) => {
             for (name, value) in delivery.event.binary_headers() {
                 if name.strip_prefix("ce-").is_some_and(is_ours) {
                     continue;
@@ -110,15 +148,15 @@ pub(super) fn make(
             }
             (one(&mut headers, delivery, sampler), delivery.event.data.clone())
         }
-        (HttpFormat::Structured, [delivery]) => {
+        (HttpFormat::Structured, [delivery], None) => {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/cloudevents+json"));
             (one(&mut headers, delivery, sampler), structured(delivery))
         }
-        (HttpFormat::Batch, deliveries @ [_, ..]) => {
+        (HttpFormat::Batch, deliveries @ [_, ..], None) => {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/cloudevents-batch+json"));
             (several(&mut headers, deliveries), list(deliveries, sampler))
         }
-        (form, deliveries) => return Err(FormMismatch { deliveries: deliveries.len(), form }),
+        (form, deliveries, _) => return Err(NoRequest::Form { deliveries: deliveries.len(), form }),
     };
     let timestamp = now.as_millis() / 1_000;
     let signature = signer.map(|signer| signer.sign(&id, timestamp, &body));
@@ -129,15 +167,24 @@ pub(super) fn make(
     if let Some(signature) = signature {
         headers.insert(WEBHOOK_SIGNATURE, text(signature));
     }
-    for (name, value) in &shape.headers {
+    for (name, value) in &shape.fixed {
         headers.insert(name, value.clone());
     }
-    // Some servers require it even without a body.
-    headers.insert(CONTENT_LENGTH, body.len().into());
+    for (name, value) in shape.names.iter().zip(filled.headers) {
+        headers.insert(name, HeaderValue::try_from(value).map_err(|_| NoRequest::Filled("header"))?);
+    }
+    if shape.templates.content != RequestContent::Nothing {
+        // Some servers require it even without a body.
+        headers.insert(CONTENT_LENGTH, body.len().into());
+    }
+    let path = match filled.target {
+        None => address.path.clone(),
+        Some(target) => PathAndQuery::try_from(target).map_err(|_| NoRequest::Filled("path"))?,
+    };
 
-    let mut request = Request::new(Full::new(body));
+    let mut request = Request::new(body);
     *request.method_mut() = shape.method.clone();
-    *request.uri_mut() = Uri::from(address.path.clone());
+    *request.uri_mut() = Uri::from(path);
     *request.headers_mut() = headers;
     Ok(request)
 }

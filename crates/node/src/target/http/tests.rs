@@ -10,11 +10,11 @@ mod oauth;
 mod secure;
 mod server;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_core::book::connectors::http::HttpMethod;
+use redrive_core::book::connectors::http::request::RequestTemplates;
 use redrive_core::book::model::Network;
 use redrive_core::engine::{Ending, PendingDelivery};
 use redrive_core::policy::answer::{ReplyKind, TargetReply};
@@ -37,9 +37,18 @@ fn target_of(address: &str, form: HttpFormat, pool: &Arc<Pool>) -> HttpTarget {
 }
 
 fn options(form: HttpFormat, signing: Option<Signing>, permits: u32) -> HttpOptions {
-    let shape = RequestShape::new(form, HttpMethod::Post, &BTreeMap::new());
+    let shape = RequestShape::new(form, HttpMethod::Post, &RequestTemplates::default());
     let place = "service shop, line 4".to_owned();
-    HttpOptions { shape, auth: None, signing, permits, network: Network::Public, place }
+    HttpOptions {
+        shape,
+        auth: None,
+        secret_path: None,
+        expect: None,
+        signing,
+        permits,
+        network: Network::Public,
+        place,
+    }
 }
 
 /// Posts one small event, with limits that nothing here reaches.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, USER_AGENT};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
 use hyper::body::{Body as _, Incoming};
 use redrive_core::book::model::Network;
@@ -24,7 +24,7 @@ use super::answer::{self, BodyEnd, BodyLimits};
 use super::connect::{Connection, ConnectionSender};
 use super::failure::{CallFailure, StreamEnd};
 use super::identity::{ClientTls, Route};
-use super::limits::{CallLimits, CallPhase, DRAIN_TIME_MAX, Reuse, TURN_AROUND_MAX};
+use super::limits::{BATCH_ANSWER_MAX, CallLimits, CallPhase, DRAIN_TIME_MAX, Reuse, TURN_AROUND_MAX};
 use super::pool::Pool;
 use super::request::USER_AGENT_VALUE;
 use super::shared::{self, SharedConnection};
@@ -88,6 +88,24 @@ impl Wire {
         *request.method_mut() = method;
         let exchanged = self.exchange(request, &CallLimits::within(whole)).await;
         exchanged.unwrap_or_else(CallFailure::into_reply)
+    }
+
+    /// The body of a complete response with status 200 to a GET of the address with something behind its path.
+    pub(crate) async fn get(&self, behind: &str, headers: HeaderMap, whole: Duration) -> Option<Vec<u8>> {
+        let limits = CallLimits::within(whole);
+        let mut request = self.request(headers, Bytes::new());
+        *request.method_mut() = Method::GET;
+        *request.uri_mut() = format!("{}{behind}", self.address.path.path()).parse().ok()?;
+        let (response, sender) = self.send(request, &limits).await.ok()?;
+        let (head, body) = response.into_parts();
+        let wanted =
+            BodyLimits { kept_max: BATCH_ANSWER_MAX, read_max: BATCH_ANSWER_MAX, until: limits.whole_at };
+        let body = answer::read(body, wanted).await;
+        if !matches!(body.end, BodyEnd::Whole) {
+            return None;
+        }
+        self.keep(sender).await;
+        (head.status == StatusCode::OK).then_some(body.bytes)
     }
 
     async fn exchange(

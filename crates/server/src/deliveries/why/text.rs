@@ -57,8 +57,8 @@ fn attempt(out: &mut String, recorded: &AttemptJson, accepted_at: Timestamp) {
     let at = show_wait(story.started_at.since(accepted_at));
     let took = took(story.took_nanos);
     let what = match &story.end {
-        AttemptEnd::Delivered { status: Some(status) } => status_line(*status),
-        AttemptEnd::Delivered { status: None } => "taken".to_owned(),
+        AttemptEnd::Delivered { status: Some(status), .. } => status_line(*status),
+        AttemptEnd::Delivered { status: None, .. } => "taken".to_owned(),
         AttemptEnd::Failed { status, message, .. } => failure_line(*status, message),
         AttemptEnd::Held { .. } => "no attempt".to_owned(),
     };
@@ -71,8 +71,11 @@ fn attempt(out: &mut String, recorded: &AttemptJson, accepted_at: Timestamp) {
     };
     let _ = writeln!(out, "\n{}  at {at}  {what}", style::bold(name));
     match &story.end {
-        AttemptEnd::Delivered { .. } => {
+        AttemptEnd::Delivered { message, .. } => {
             field(out, "when", &format!("{}, took {took}", moment(story.started_at)));
+            if !message.is_empty() {
+                field(out, "answer", &style::dim(cut(&plain(message), QUOTED_COLUMNS_MAX)));
+            }
         }
         AttemptEnd::Failed { category, code, response, .. } => {
             field(out, "when", &format!("{}, took {took}", moment(story.started_at)));
@@ -395,7 +398,7 @@ fn answer(story: &AttemptRecord) -> Option<String> {
     let asked = asked.map(|nanos| format!(":{}", nanos / 1_000_000_000)).unwrap_or_default();
     let word = match &story.end {
         AttemptEnd::Held { .. } => return None,
-        AttemptEnd::Delivered { status } => status.map_or("ok".to_owned(), |status| status.to_string()),
+        AttemptEnd::Delivered { status, .. } => status.map_or("ok".to_owned(), |status| status.to_string()),
         AttemptEnd::Failed { status: Some(status), .. } => format!("{status}{asked}"),
         AttemptEnd::Failed { status: None, code, .. } => match code.as_str() {
             codes::NETWORK_TIMEOUT => "timeout".to_owned(),

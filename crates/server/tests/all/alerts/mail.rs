@@ -12,10 +12,10 @@ use crate::server::{Lines, Server, serve, until};
 use crate::tls::Authority;
 
 /// A mail server that runs as long as the test does.
-struct Post {
+pub(crate) struct Post {
     child: Child,
     lines: Lines,
-    port: u16,
+    pub(crate) port: u16,
 }
 
 impl Drop for Post {
@@ -26,7 +26,7 @@ impl Drop for Post {
 }
 
 impl Post {
-    fn start(arguments: &[&str]) -> Self {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
         let server = Path::new(env!("CARGO_MANIFEST_DIR"));
         let root = server.ancestors().nth(2).expect("crates/server lies two folders down");
         let made = Command::new(root.join("scripts/test-python")).stderr(Stdio::inherit()).output();
@@ -43,13 +43,13 @@ impl Post {
     }
 
     /// Every mail that came.
-    fn mails(&self) -> Vec<Value> {
+    pub(crate) fn mails(&self) -> Vec<Value> {
         let lines = self.lines.so_far();
         lines.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
     #[track_caller]
-    fn until(&self, count: usize) -> Vec<Value> {
+    pub(crate) fn until(&self, count: usize) -> Vec<Value> {
         until("the mail has come", || Some(self.mails()).filter(|mails| mails.len() >= count))
     }
 }

@@ -59,6 +59,12 @@ const PAIRS: &[Pair] = &[
     pair("a target: format", [r#"target: { http: "http://@/%" }"#, r#"target: { http: "http://@/%", format: structured }"#]),
     pair("a target: secret", [r#"target: { http: "http://@/%" }"#, r#"target: { http: "http://@/%", secret: first }"#]),
     pair("a target: method", [r#"target: { http: "http://@/%" }"#, r#"target: { http: "http://@/%", method: PUT }"#]),
+    pair("a target: path", [r#"target: { http: "http://@/%" }"#, r#"target: { http: "http://@/%", path: "/{{ type }}" }"#]),
+    pair("a target: secret_path", [r#"target: { http: "http://@/%" }"#, r#"target: { http: "http://@/%", secret_path: path }"#]),
+    pair("a target: query", [r#"target: { http: "http://@/%" }"#, r#"target: { http: "http://@/%", query: { a: b } }"#]),
+    pair("a target: body", [r#"target: { http: "http://@/%" }"#, r#"target: { http: "http://@/%", body: "{{ id }}" }"#]),
+    pair("a target: form", [r#"target: { http: "http://@/%" }"#, r#"target: { http: "http://@/%", form: { a: "{{ id }}" } }"#]),
+    pair("a target: expect", [r#"target: { http: "http://@/%" }"#, r#"target: { http: "http://@/%", expect: "body == 'ok'" }"#]),
     pair("a target: headers", [r#"target: { http: "http://@/%" }"#, r#"target: { http: "http://@/%", headers: { x-tenant: acme } }"#]),
     pair("a target: auth", [r#"target: { http: "http://@/%" }"#, r#"target: { http: "http://@/%", auth: { bearer: first } }"#]),
     pair("an authentication: bearer", [r#"target: { http: "http://@/%", auth: { bearer: first } }"#, r#"target: { http: "http://@/%", auth: { bearer: second } }"#]),
@@ -69,6 +75,14 @@ const PAIRS: &[Pair] = &[
     pair("an API key: header", [r#"target: { http: "http://@/%", auth: { api_key: { header: x-api-key, secret: first } } }"#, r#"target: { http: "http://@/%", auth: { api_key: { header: x-key, secret: first } } }"#]),
     pair("an API key: secret", [r#"target: { http: "http://@/%", auth: { api_key: { header: x-api-key, secret: first } } }"#, r#"target: { http: "http://@/%", auth: { api_key: { header: x-api-key, secret: second } } }"#]),
     pair("a target: network", [r#"target: { http: "http://localhost:#/%" }"#, r#"target: { http: "http://localhost:#/%", network: private }"#]),
+    pair("a target: ntfy", [r#"target: { ntfy: "http://@/%" }"#, r#"target: { ntfy: "http://@/%/else" }"#]),
+    pair("a target: title", [r#"target: { ntfy: "http://@/%" }"#, r#"target: { ntfy: "http://@/%", title: "{{ type }}" }"#]),
+    pair("a target: message", [r#"target: { ntfy: "http://@/%" }"#, r#"target: { ntfy: "http://@/%", message: "{{ type }}" }"#]),
+    pair("a target: priority", [r#"target: { ntfy: "http://@/%" }"#, r#"target: { ntfy: "http://@/%", priority: high }"#]),
+    pair("a target: tags", [r#"target: { ntfy: "http://@/%" }"#, r#"target: { ntfy: "http://@/%", tags: "{{ source }}" }"#]),
+    pair("a target: click", [r#"target: { ntfy: "http://@/%" }"#, r#"target: { ntfy: "http://@/%", click: "https://a.test/{{ source }}" }"#]),
+    pair("a target: once", [r#"target: { ntfy: "http://@/%" }"#, r#"target: { ntfy: "http://@/%", once: false }"#]),
+    pair("a target: smtp", [r#"target: { smtp: "smtp://127.0.0.1:1", from: a@b.test, to: a@b.test, subject: s, body: b }"#, r#"target: { smtp: "smtp://127.0.0.1:2", from: a@b.test, to: a@b.test, subject: s, body: b }"#]),
     pair("a target: log", [r#"target: { http: "http://@/%" }"#, "target: { log: stdout }"]),
     piled("a target: batch_max", [r#"target: { http: "http://@/%", format: batch }"#, r#"target: { http: "http://@/%", format: batch, batch_max: 1 }"#]),
     pair("a timeout: tls", [r#"target: { http: "https://~/" }, timeout: { whole: 1s }"#, r#"target: { http: "https://~/" }, timeout: { whole: 1s, tls: 100ms }"#]),
@@ -118,7 +132,7 @@ fn keys_of_services_and_targets_change_what_happens() {
     }
     let (folder, server) = start(&format!(
         "version: 1
-secrets: {{ first: {{ file: secret }}, second: {{ file: other }} }}
+secrets: {{ first: {{ file: secret }}, second: {{ file: other }}, path: {{ file: path }} }}
 defaults: {{ retry: none, breaker: none, on_failure: {{ unknown: dead-letter }} }}
 services:
 {services}"
@@ -201,13 +215,30 @@ impl Stage<'_> {
         let ends: Vec<_> = ends.collect();
         let path = format!("/{service}");
         let mut calls = self.calls(
-            |call| call.path == path || call.path.starts_with(&format!("{path}/")),
+            |call| {
+                let called = call.path.split('?').next().unwrap_or_default();
+                called == path || called.starts_with(&format!("{path}/"))
+            },
             |call| {
                 let events = serde_json::from_slice::<Vec<Value>>(&call.body).map_or(0, |list| list.len());
                 let is_signed = call.headers.contains_key("webhook-signature");
-                let own = ["content-type", "authorization", "x-api-key", "x-key", "x-tenant"];
+                let own = [
+                    "content-type",
+                    "authorization",
+                    "x-api-key",
+                    "x-key",
+                    "x-tenant",
+                    "title",
+                    "priority",
+                    "click",
+                ];
                 let own = own.map(|name| call.headers.get(name));
-                format!("{} {} {own:?} {events} {is_signed}", call.method, call.path)
+                let is_text = call.header("content-type").starts_with("text/plain");
+                let text = String::from_utf8_lossy(if is_text { &call.body } else { &[] }).into_owned();
+                // The delivery's own tag differs in any case.
+                let tags = call.header("tags").split(',');
+                let tags: Vec<_> = tags.map(|tag| if tag.starts_with("msg_") { "id" } else { tag }).collect();
+                format!("{} {} {own:?} {tags:?} {text} {events} {is_signed}", call.method, call.path)
             },
         );
         calls.sort();

@@ -138,7 +138,7 @@ mod tests {
         for (on_timeout, expected, secrets) in cases {
             let book = book(&program(on_timeout)).expect("a book");
             let endpoint = &book.sections().services[0].target.endpoint;
-            assert_eq!(endpoint.settings::<ExecSettings>().expect("a program").on_timeout, expected);
+            assert_eq!(endpoint.settings::<ExecSettings>().expect("a program").run.on_timeout, expected);
             assert_eq!(endpoint.profile.secrets, secrets, "{on_timeout}");
         }
     }

@@ -4,8 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{HttpAuth, HttpFormat, SettingsReader};
+use super::{HttpAuth, HttpFormat, SettingsReader, request};
 use crate::book::problem::BookSpan;
+use crate::book::template::{Template, TemplatePlace};
 use crate::book::yaml::YamlNode;
 
 pub(super) const CODE: &str = "bad-header";
@@ -33,32 +34,43 @@ pub(super) fn read(
     form: HttpFormat,
     auth: Option<&HttpAuth>,
     from: &mut SettingsReader<'_>,
-) -> BTreeMap<String, String> {
+) -> BTreeMap<String, Template> {
     let entries = from.node("headers").map(YamlNode::entries).unwrap_or_default();
     let mut headers = BTreeMap::new();
     for (key, value) in entries {
-        let (Some(written), Some(text)) = (key.text(), value.text()) else { continue };
+        let Some(written) = key.text() else { continue };
         let Some(name) = name(written, key.span, from) else { continue };
         let reason = match name.as_str() {
             "authorization" => Some("credentials go into `auth`, with their values in secrets"),
             "content-type" if form != HttpFormat::Binary => Some("the format sets `content-type`"),
+            "content-type" if from.node("form").is_some() => Some("`form` sets `content-type`"),
             name if auth.is_some_and(|auth| auth.header() == name) => Some("`auth` sets this header"),
             name if headers.contains_key(name) => Some("this header is set twice"),
             _ => None,
         };
         if let Some(reason) = reason {
             from.problem(CODE, key.span, format!("header `{written}` cannot be set: {reason}"), "");
-        } else if !text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
-            let message = format!("the value of header `{written}` has characters not allowed in a header");
-            from.problem(CODE, value.span, message, "use printable ASCII, without line breaks");
-        } else if text.contains(['{', '}']) {
-            let message = format!("the value of header `{written}` has a brace");
-            from.problem(CODE, value.span, message, "braces are reserved; values are sent as written");
-        } else {
-            headers.insert(name, text.to_owned());
+        } else if let Some(template) =
+            request::template(value, &format!("headers.{name}"), TemplatePlace::Text, from)
+        {
+            if form == HttpFormat::Batch && template.literal().is_none() {
+                let message = format!("header `{written}` names a value, and a batch has several events");
+                from.problem(CODE, value.span, message, "write it without values, or use another format");
+            } else if is_header_text(&template) {
+                headers.insert(name, template);
+            } else {
+                let message =
+                    format!("the value of header `{written}` has characters not allowed in a header");
+                from.problem(CODE, value.span, message, "use printable ASCII, without line breaks");
+            }
         }
     }
     headers
+}
+
+fn is_header_text(template: &Template) -> bool {
+    let is_fit = |part: &String| part.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    template.literal_parts().iter().all(is_fit)
 }
 
 /// The name in lower case; `None` if a problem was reported.
@@ -111,9 +123,10 @@ mod tests {
         let read = |more: &str| target(&format!("http: \"http://h/\", {more}")).expect("a book");
         assert_eq!(read("method: PUT").method, HttpMethod::Put);
         assert_eq!(read("format: binary").method, HttpMethod::Post);
-        let headers = read("headers: { X-Tenant: acme, content-type: text/plain }").headers;
-        let pairs: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        assert_eq!(pairs, [("content-type", "text/plain"), ("x-tenant", "acme")]);
+        let request = read("headers: { X-Tenant: \"{data.tenant}\", content-type: text/plain }").request;
+        let pairs: Vec<_> =
+            request.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        assert_eq!(pairs, [("content-type", "text/plain"), ("x-tenant", "{data.tenant}")]);
         #[rustfmt::skip]
         let cases = [
             ("auth: { bearer: s }",                               HttpAuth::Bearer { secret: "s".into() }),
@@ -132,7 +145,10 @@ mod tests {
             ("headers: { \"x y\": a }",                    "bad-header: invalid header name `x y`"),
             ("headers: { \"x\\r\\nb: c\": a }",            "bad-header: invalid header name `x\\r\\nb: c`"),
             ("headers: { x: \"a\\r\\nb: c\" }",            "bad-header: the value of header `x` has characters not allowed in a header"),
-            ("headers: { x: \"{data.a}\" }",               "bad-header: the value of header `x` has a brace"),
+            ("headers: { x: \"{{ nothing }}\" }",          "bad-template: the template of `headers.x` is invalid: unknown value `nothing`: an event has id, source, type, subject, session, correlation_id, time, data, extensions, delivery, attempt"),
+            ("headers: { x: \"{{ id }}ü\" }",              "bad-header: the value of header `x` has characters not allowed in a header"),
+            ("format: batch, headers: { x: \"{{ id }}\" }", "bad-header: header `x` names a value, and a batch has several events"),
+            ("form: { a: b }, headers: { content-type: text/plain }", "bad-header: header `content-type` cannot be set: `form` sets `content-type`"),
             ("headers: { X-A: a, x-a: b }",                "bad-header: header `x-a` cannot be set: this header is set twice"),
             ("headers: { Host: other }",                   "bad-header: header `Host` cannot be set: the HTTP client sets it"),
             ("headers: { webhook-id: other }",             "bad-header: header `webhook-id` cannot be set: it identifies the delivery"),

@@ -108,6 +108,7 @@ impl World {
         let new = self.new_row(event, &to.queue, &to.subscription, lane);
         let death = match fit {
             BacklogFit::Overflows => derive::overflow(to),
+            BacklogFit::Violates => derive::violation(to),
             BacklogFit::Waits if is_crowded => derive::session_overflow(to),
             BacklogFit::Waits => return self.model.add(new, now),
         };
