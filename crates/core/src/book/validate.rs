@@ -313,6 +313,7 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &ValueType) -> Result<(), Val
         }
         ValueType::EventPattern
         | ValueType::LetterName
+        | ValueType::MailAddressTemplate
         | ValueType::SourceTemplate
         | ValueType::CopyKey
         | ValueType::Statuses
@@ -325,12 +326,9 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &ValueType) -> Result<(), Val
         | ValueType::MailAddress
         | ValueType::MailServer => check_expression(text, takes),
         // Lint codes and names are checked elsewhere; regular expressions where they are compiled, once.
-        ValueType::Text
-        | ValueType::MailAddressTemplate
-        | ValueType::Lint
-        | ValueType::Name(_)
-        | ValueType::Reaction
-        | ValueType::Pattern => Ok(()),
+        ValueType::Text | ValueType::Lint | ValueType::Name(_) | ValueType::Reaction | ValueType::Pattern => {
+            Ok(())
+        }
         ValueType::Any
         | ValueType::Object(_)
         | ValueType::MapOf(_)
