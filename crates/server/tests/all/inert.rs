@@ -176,7 +176,6 @@ const EVIDENCE: &[(&str, Evidence)] = &[
     ("a target: cc",                           Test(SMTP, "no_value_adds_a_header_or_a_recipient")),
     ("a target: reply_to",                     Test(SMTP, "no_value_adds_a_header_or_a_recipient")),
     ("a target: subject",                      Test(SMTP, "a_mail_has_what_the_templates_make")),
-    ("a target: body",                         Test(SMTP, "a_mail_has_what_the_templates_make")),
     ("a target: html",                         Test(SMTP, "a_mail_has_what_the_templates_make")),
     ("a target: title",                        Pair(Group::Targets)),
     ("a target: message",                      Pair(Group::Targets)),
