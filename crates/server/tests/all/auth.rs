@@ -121,7 +121,7 @@ fn a_refused_credential_is_fatal_and_is_told_nowhere() {
     );
     until("an alert that names them all", || {
         let alerts = server.get("/v1/alerts").json()["alerts"].to_string();
-        services.iter().all(|(name, _)| alerts.contains(&format!("\"{name}\""))).then_some(())
+        services.iter().all(|(name, _)| alerts.contains(&format!("\"service={name}\""))).then_some(())
     });
 
     let ids =

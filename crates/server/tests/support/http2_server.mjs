@@ -2,9 +2,9 @@
 //
 //   node http2_server.mjs FOLDER MODE
 //
-// FOLDER has cert.pem and key.pem. MODE is `together` (answers once 50 requests are open), `each` (at once),
-// `goodbye` (ends each session after one answer) or `http1` (speaks no HTTP/2). Prints its port, then a line of JSON
-// for each session and request.
+// FOLDER has cert.pem and key.pem. MODE is `slow` (answers after a while), `goodbye` (ends each
+// session after one answer) or `http1` (speaks no HTTP/2). Prints its port, then a line of JSON for each connection and
+// request.
 import { readFileSync } from "node:fs";
 import http2 from "node:http2";
 import https from "node:https";
@@ -12,22 +12,22 @@ import https from "node:https";
 const [folder, mode] = process.argv.slice(2);
 const keys = { cert: readFileSync(`${folder}/cert.pem`), key: readFileSync(`${folder}/key.pem`) };
 const say = (what) => console.log(JSON.stringify(what));
-const waiting = [];
+let open = 0;
 
 function answer(request, response) {
-  say({ version: request.httpVersion, path: request.url, host: request.headers[":authority"] ?? request.headers.host });
+  open += 1;
+  say({ version: request.httpVersion, open });
   request.resume();
   if (mode === "goodbye") {
-    response.on("finish", () => request.stream.session.close());
+    const { session } = request.stream;
+    response.on("finish", () => session.close());
   }
-  if (mode !== "together") {
+  const end = () => {
+    open -= 1;
     response.end("taken");
-    return;
-  }
-  waiting.push(response);
-  if (waiting.length === 50) {
-    for (const one of waiting) one.end("taken");
-  }
+  };
+  if (mode === "slow") setTimeout(end, 500);
+  else end();
 }
 
 const server = mode === "http1" ? https.createServer(keys, answer) : http2.createSecureServer(keys, answer);

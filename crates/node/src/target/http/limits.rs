@@ -48,6 +48,9 @@ pub(super) const PING_EVERY: Duration = Duration::from_secs(20);
 
 pub(super) const PING_ANSWER_MAX: Duration = Duration::from_secs(10);
 
+/// How long a call waits for the connection that another one opens.
+pub(super) const TURN_WAIT_MAX: Duration = Duration::from_secs(2);
+
 /// Origins whose protocol is remembered.
 pub(super) const ORIGINS_MAX: usize = 1_000;
 
@@ -75,7 +78,7 @@ pub(super) const TOKEN_FAILURE_KEPT: Duration = Duration::from_secs(5);
 
 pub(super) struct CallLimits {
     pub(super) connect: Duration,
-    tls: Duration,
+    pub(super) tls: Duration,
     headers: Duration,
     pub(super) whole: Duration,
     pub(super) whole_at: Instant,

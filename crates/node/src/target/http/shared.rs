@@ -1,7 +1,7 @@
 //! Connections of HTTP/2, which all calls to an origin share.
 //!
 //! While an origin is known to speak HTTP/2, or not known at all, one call at a time opens a connection and the
-//! others wait for it. An origin that answered in HTTP/1.1, or not at all, is dialled by each call on its own.
+//! others wait for it, for a time. An origin that answered in HTTP/1.1, or not at all, is dialled by each call on its own.
 //!
 //! Invariants: no call is given a connection that is known to be closed; a failed one is given to no further
 //! call; an unused one is closed after [`IDLE_TIME_MAX`].
@@ -21,15 +21,15 @@ use hyper::client::conn::TrySendError;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::address::HttpOrigin;
 use super::connect::{self, Connection};
 use super::failure::CallFailure;
 use super::identity::Route;
 use super::limits::{
-    CALLED_WITHIN, CallLimits, CallPhase, HEAD_BYTES_MAX, IDLE_TIME_MAX, ORIGINS_MAX, PING_ANSWER_MAX,
-    PING_EVERY, Reuse,
+    CALLED_WITHIN, CallLimits, HEAD_BYTES_MAX, IDLE_TIME_MAX, ORIGINS_MAX, PING_ANSWER_MAX, PING_EVERY,
+    Reuse, TURN_WAIT_MAX,
 };
 use super::line::SocketLine;
 use super::pool::Pool;
@@ -83,12 +83,13 @@ pub(super) async fn fresh(
     let _turn = match pool.shared().turn(origin) {
         None => None,
         Some(turn) => {
-            let held = limits.wait(CallPhase::Connection, origin, turn.lock_owned()).await?;
+            // A call does not spend its own time on the connection of another for long.
+            let held = timeout(limits.connect.min(limits.tls).min(TURN_WAIT_MAX), turn.lock_owned()).await;
             if let Some(shared) = pool.shared().usable(origin, |shared| shared.made_at >= began) {
                 return Ok(Connection::Shared(shared));
             }
             // If the call before found no HTTP/2, nobody waits for another any more.
-            pool.shared().turn(origin).map(|_| held)
+            pool.shared().turn(origin).and(held.ok())
         }
     };
     let opened = connect::open(route, pool, limits).await;
