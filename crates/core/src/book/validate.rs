@@ -289,6 +289,7 @@ fn wrong(code: &'static str, message: impl std::fmt::Display, help: &str) -> Val
     ValueFault { code, message: message.to_string(), help: help.to_owned() }
 }
 
+#[expect(clippy::too_many_lines, reason = "one arm per type")]
 fn check_scalar(text: &str, quoted: Quoted, takes: &ValueType) -> Result<(), ValueFault> {
     let expected = || {
         let message = format!("expected {}, got `{text}`", describe(takes));

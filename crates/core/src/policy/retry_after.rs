@@ -42,7 +42,7 @@ pub fn parse_millis(header: &str) -> Option<Duration> {
 pub fn combined(seconds: Option<Duration>, millis: Option<Duration>) -> Option<Duration> {
     match (seconds, millis) {
         (Some(seconds), Some(millis)) => {
-            let is_rounded = seconds >= millis && seconds - millis < Duration::from_secs(1);
+            let is_rounded = seconds >= millis && seconds < millis + Duration::from_secs(1);
             Some(if is_rounded { millis } else { seconds.max(millis) })
         }
         (one, other) => one.or(other),
