@@ -91,8 +91,8 @@ fn below_rule(
             for field in fields {
                 let path = format!("{path}.{}", field.key);
                 let place = |value: Value| place(with_key(object, field, value));
-                let [first, second] = [Sample::First, Sample::Second]
-                    .map(|which| resolved(&place(sample(&field.takes, which))));
+                let [first, second] =
+                    [Sample::First, Sample::Second].map(|which| resolved(&place(sample_of(field, which))));
                 match (first, second) {
                     (Ok(first), Ok(second)) if first == second => {
                         problems.push(format!("{path}: no row gets it"));
@@ -156,7 +156,7 @@ fn below(takes: &'static ValueType, path: &str, place: &dyn Fn(Value) -> Value, 
 /// Whether two values of a key make two different books.
 fn changes(field: &'static KeySchema, place: &dyn Fn(Value) -> Value) -> Result<(), String> {
     let [first, second] =
-        [Sample::First, Sample::Second].map(|which| carried(&place(sample(&field.takes, which))));
+        [Sample::First, Sample::Second].map(|which| carried(&place(sample_of(field, which))));
     match (first, second) {
         // There is one version of the format, and only one way to print: any other value is refused.
         (Ok(_), Ok(_)) if matches!(field.key, "version" | "log") => Ok(()),
@@ -282,6 +282,16 @@ fn with_definitions(book: &Value) -> Value {
         }
     }
     whole
+}
+
+/// A value of that key: some texts have rules of their own.
+fn sample_of(field: &KeySchema, which: Sample) -> Value {
+    let takes = match field.key {
+        "priority" => &ValueType::Count { min: 1, max: 5 },
+        "click" => &ValueType::Url,
+        _ => &field.takes,
+    };
+    sample(takes, which)
 }
 
 /// One of two values that differ.

@@ -317,7 +317,10 @@ impl Connectors {
         problems: &mut Problems,
     ) -> Option<Endpoint> {
         let connector = self.chosen(edge, node)?;
-        let (settings, profile) = (connector.read)(&mut SettingsReader { connector, node, place, problems })?;
+        let mut field_uses = Vec::new();
+        let mut reader = SettingsReader { connector, node, place, problems, field_uses: &mut field_uses };
+        let (settings, profile) = (connector.read)(&mut reader)?;
+        let profile = Profile { field_uses, ..profile };
         Some(Endpoint { connector, profile, settings })
     }
 

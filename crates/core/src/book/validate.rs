@@ -334,11 +334,10 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &ValueType) -> Result<(), Val
                 wrong("out-of-range", fault, "remove the port, or write one such as :8080")
             }
         }),
-        ValueType::Text | ValueType::MailAddressTemplate if text.is_empty() => {
-            Err(wrong("wrong-type", "the text is empty", ""))
-        }
+        ValueType::Text if text.is_empty() => Err(wrong("wrong-type", "the text is empty", "")),
         ValueType::EventPattern
         | ValueType::LetterName
+        | ValueType::MailAddressTemplate
         | ValueType::SourceTemplate
         | ValueType::CopyKey
         | ValueType::Statuses
@@ -355,7 +354,6 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &ValueType) -> Result<(), Val
         // elsewhere.
         ValueType::Text
         | ValueType::RequestTemplate
-        | ValueType::MailAddressTemplate
         | ValueType::Cel
         | ValueType::Lint
         | ValueType::Name(_)

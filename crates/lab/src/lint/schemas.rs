@@ -68,6 +68,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn templates_of_targets_are_compared_too() {
+        let found_in = |target: &str| {
+            let schema = "{ type: object, properties: { total: { type: number } } }";
+            let book = format!(
+                "version: 1\nevent_types: {{ orders.placed: {{ schema: {schema} }} }}\nservices:\n  s: {{ target: {{ {target} }}, events: [orders.placed] }}\n"
+            );
+            !found(&book, LINTS).is_empty()
+        };
+        #[rustfmt::skip]
+        let cases = [
+            ("a path",    r#"http: "http://h.test/", path: "/{{ data.totl }}""#,                 true),
+            ("a body",    r#"http: "http://h.test/", body: { of: ["{data.totl}"] }"#,            true),
+            ("a header",  r#"http: "http://h.test/", headers: { x: "{{ data.totl }}" }"#,        true),
+            ("a title",   r#"ntfy: "http://h.test/t", title: "{{ data.totl }}""#,                true),
+            ("a property", r#"http: "http://h.test/", body: { of: ["{data.total}", "{type}"] }"#, false),
+        ];
+        for (name, target, expected) in cases {
+            assert_eq!(found_in(target), expected, "{name}");
+        }
+    }
+
+    #[test]
     fn fields_are_compared_with_the_schema_of_the_events_of_their_row() {
         let schema = "{ type: object, properties: { total: { type: number }, user: { type: object, properties: { name: {} } }, any: {} } }";
         #[rustfmt::skip]

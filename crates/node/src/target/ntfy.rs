@@ -135,12 +135,9 @@ impl Target for NtfyTarget {
 /// A success names the notification; another server's would not.
 fn taken(reply: TargetReply) -> TargetReply {
     let ReplyKind::Http { status: 200..=299, body, .. } = &reply.seen else { return reply };
-    match serde_json::from_str::<SentMessage>(body) {
-        Ok(sent) => TargetReply::new(ReplyKind::Taken, format!("notification {}", sent.id)),
-        Err(_) => {
-            let message =
-                format!("the answer names no notification, so this is no ntfy topic: {}", reply.message);
-            TargetReply::new(ReplyKind::Transport(TransportError::Protocol), message)
-        }
+    if let Ok(sent) = serde_json::from_str::<SentMessage>(body) {
+        return TargetReply::new(ReplyKind::Taken, format!("notification {}", sent.id));
     }
+    let message = format!("the answer names no notification, so this is no ntfy topic: {}", reply.message);
+    TargetReply::new(ReplyKind::Transport(TransportError::Protocol), message)
 }

@@ -1,5 +1,6 @@
 //! `redrive try`: runs a delivery through given answers and explains each decision, without a server.
 
+mod condition;
 mod request;
 
 use std::fmt::Write;
@@ -26,6 +27,7 @@ use redrive_lab::rehearse::{
     AttemptKind, Rehearsal, RehearsalEnd, RehearsalStep, RehearsedAttempt, parse_script, rehearse,
 };
 
+use self::condition::ConditionResult;
 use crate::cli::CommandRefusal;
 use crate::deliveries::attempt_text::{self, field, spent};
 use crate::rules::command;
@@ -82,12 +84,22 @@ pub(crate) fn run(args: &TryArgs) -> anyhow::Result<()> {
     if takers.is_empty() {
         return Err(CommandRefusal(no_row_matches(&book, args)).into());
     }
+    if let Some(violation) = condition::violation(&book, &trial_event) {
+        return print(&format!("{} is {violation}\n", style::bold(&args.event_type)));
+    }
     for (index, taker) in takers.iter().enumerate() {
         let rehearsal = rehearse(&taker.rule, attempt_kind(taker), &script, Seed(args.seed));
         let story = TrialRun { taker, file: &args.rules, answers: script.len() };
         let gap = if index > 0 { "\n" } else { "" };
-        let request = request::shown(taker, &trial_event);
-        print(&format!("{gap}{}", story.render(&rehearsal, &args.event_type, &request)))?;
+        let head = story.head(&args.event_type);
+        let shown = match condition::result(taker, &trial_event) {
+            ConditionResult::NotDelivered(line) => head + &line,
+            ConditionResult::Delivered(line) => {
+                let request = request::shown(taker, &trial_event);
+                head + &line + &story.render(&rehearsal, &request)
+            }
+        };
+        print(&format!("{gap}{shown}"))?;
     }
     Ok(())
 }
@@ -126,12 +138,15 @@ struct TrialRun<'a> {
 }
 
 impl TrialRun<'_> {
-    fn render(&self, rehearsal: &Rehearsal, event_type: &str, request: &str) -> String {
+    fn head(&self, event_type: &str) -> String {
         let row = &self.taker.row.pattern;
-        let mut out = format!("{} → {}", style::bold(event_type), style::bold(name_of(self.taker)));
+        let (event, taker) = (style::bold(event_type), style::bold(name_of(self.taker)));
         let line = self.line(Some(row.span.position));
-        let _ = writeln!(out, "  {}", style::dim(format!("row `{}`, {line}", row.value)));
-        out.push_str(request);
+        format!("{event} → {taker}  {}\n", style::dim(format!("row `{}`, {line}", row.value)))
+    }
+
+    fn render(&self, rehearsal: &Rehearsal, request: &str) -> String {
+        let mut out = request.to_owned();
         let mut failures = 0;
         for step in &rehearsal.steps {
             match step {

@@ -232,7 +232,7 @@ fn machines_get_each_value_with_its_place() {
         ("an act",               "/on_failure/fatal",           at("service", 16, 43, json!("pause"))),
         ("a status",             "/on_failure/503",             at("service", 16, 24, json!("aggressive"))),
         ("the kind's breaker",   "/breaker/name",               built_in("kind", json!("smtp default"))),
-        ("the dependency",       "/delivery/dependency",        at("channel", 27, 89, json!("mail"))),
+        ("the dependency",       "/delivery/dependency",        at("channel", 27, 164, json!("mail"))),
         ("its rate",             "/permits/rate_per_second",    at("dependency", 8, 57, json!(20.0))),
         ("its facts",            "/facts/p99_ms",               at("dependency", 8, 77, json!(2_000))),
         ("a duration",           "/dead_letter/retention_ms",   at("service", 20, 31, json!(14 * 86_400_000))),

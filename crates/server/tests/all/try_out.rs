@@ -265,3 +265,31 @@ fn a_count_that_falls_is_explained_and_a_range_reads_as_it_was_written() {
         folder.run(&["try", "todo.reminder.fired", "--rules", "book.yaml", "--answers", "503"]).printed();
     assert!(story.contains("on 500-599: retry by none"), "{story}");
 }
+
+#[test]
+fn a_condition_and_a_schema_are_applied_to_the_event_that_is_given() {
+    let book = "version: 1
+event_types: { orders.placed: { schema: { type: object, properties: { total: { type: number } } } } }
+services:
+  large: { target: { log: stdout }, events: [{ type: orders.placed, where: \"data.total > 100\" }] }
+";
+    let folder = Folder::with("book.yaml", book);
+    let shown = |more: &[&str]| {
+        let run = folder.run(&[&["try", "orders.placed", "--rules", "book.yaml"], more].concat());
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        run.stdout
+    };
+    #[rustfmt::skip]
+    let cases: [(&[&str], &str, bool); 5] = [
+        (&[],                                 "where `data.total > 100`: give --data to evaluate it",                                       true),
+        (&["--data", "{\"total\": 101}"],     "where `data.total > 100`: met",                                                              true),
+        (&["--data", "{\"total\": 99}"],      "where `data.total > 100`: not met, so no delivery is made",                                  false),
+        (&["--data", "{}"],                   "where `data.total > 100`: not met, since `total` is missing, so no delivery is made",        false),
+        (&["--data", "{\"total\": \"x\"}"],   "orders.placed is refused with 400: `data/total` violates the schema of its event type: the value is not of type \"number\"", false),
+    ];
+    for (more, expected, is_delivered) in cases {
+        let text = shown(more);
+        assert!(text.contains(expected), "{more:?}: {text}");
+        assert_eq!(text.contains("attempt 1"), is_delivered, "{more:?}: {text}");
+    }
+}

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::Connector;
+use super::{Connector, FieldUse};
 use crate::book::model::{At, Network};
 use crate::book::parse;
 use crate::book::problem::{BookSpan, Problems};
 use crate::book::schema::{KeySchema, ValueType, key};
+use crate::book::template::{InvalidTemplate, Template, TemplatePlace};
 use crate::book::yaml::YamlNode;
 use crate::text;
 
@@ -18,6 +19,7 @@ pub struct SettingsReader<'a> {
     pub(super) node: &'a YamlNode,
     pub(super) place: BookSpan,
     pub(super) problems: &'a mut Problems,
+    pub(super) field_uses: &'a mut Vec<FieldUse>,
 }
 
 impl<'a> SettingsReader<'a> {
@@ -34,14 +36,20 @@ impl<'a> SettingsReader<'a> {
 
     #[must_use]
     pub fn inner(&mut self) -> Option<SettingsReader<'_>> {
-        let node = self.own()?;
-        Some(SettingsReader { connector: self.connector, node, place: self.place, problems: self.problems })
+        let (node, place) = (self.own()?, self.place);
+        Some(SettingsReader { place, ..self.within(node) })
     }
 
     /// Of a map within.
     #[must_use]
     pub fn within<'b>(&'b mut self, node: &'b YamlNode) -> SettingsReader<'b> {
-        SettingsReader { connector: self.connector, node, place: node.span, problems: self.problems }
+        SettingsReader {
+            connector: self.connector,
+            node,
+            place: node.span,
+            problems: self.problems,
+            field_uses: self.field_uses,
+        }
     }
 
     #[must_use]
@@ -101,6 +109,19 @@ impl<'a> SettingsReader<'a> {
     #[must_use]
     pub fn network(&self) -> Network {
         if self.says(NETWORK.key, "private") { Network::Private } else { Network::Public }
+    }
+
+    /// A template, with the fields it names on record.
+    pub fn template(
+        &mut self,
+        node: &YamlNode,
+        place: TemplatePlace,
+    ) -> Option<Result<Template, InvalidTemplate>> {
+        let template = Template::parse(node.text()?, place);
+        if let Ok(template) = &template {
+            self.field_uses.push(FieldUse { span: node.span, fields: template.fields().to_vec() });
+        }
+        Some(template)
     }
 
     /// Reports keys that another key excludes.

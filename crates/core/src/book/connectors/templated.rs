@@ -26,7 +26,7 @@ pub(super) fn nodes<'a>(from: &SettingsReader<'a>, key: &str) -> Vec<&'a YamlNod
 }
 
 fn parsed(node: &YamlNode, place: TemplatePlace, from: &mut SettingsReader<'_>) -> Option<Template> {
-    match Template::parse(node.text()?, place) {
+    match from.template(node, place)? {
         Ok(template) => Some(template),
         Err(error) => {
             from.problem(CODE, node.span, error.to_string(), HELP);

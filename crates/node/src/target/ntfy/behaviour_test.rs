@@ -210,7 +210,7 @@ async fn a_notification_has_what_the_templates_make() {
         ("no repetition known",  ", once: false",                              r#"{"n":1}"#,                  json!({}), r#"{"n":1}"#),
         ("text",                 r#", title: "Order {{ data.n }}", message: "{{ data.t }}""#, r#"{"n":1,"t":"a\nb"}"#, json!({ "tags": id, "title": "Order 1" }), "a\nb"),
         ("letters beyond ASCII", r#", title: "{{ data.n }}", message: x"#,     r#"{"n":"Größe\r\nTags: x"}"#, json!({ "tags": id, "title": "=?UTF-8?B?R3LDtsOfZSBUYWdzOiB4?=" }), "x"),
-        ("a priority",           r#", priority: high, message: x"#,            "{}",                          json!({ "tags": id, "priority": "4" }), "x"),
+        ("a priority",           r", priority: high, message: x",            "{}",                          json!({ "tags": id, "priority": "4" }), "x"),
         ("one of the event",     r#", priority: "{{ data.p }}", message: x"#,  r#"{"p":5}"#,                  json!({ "tags": id, "priority": "5" }), "x"),
         ("tags",                 r#", tags: [package, "{{ data.p }}"], message: x"#, r#"{"p":"a b"}"#,        json!({ "tags": format!("package,a b,{id}") }), "x"),
         ("no tag",               r#", tags: "{{ data.p }}", message: x"#,      r#"{"p":""}"#,                 json!({ "tags": id }), "x"),

@@ -51,12 +51,11 @@ impl Notification {
         if !tags.is_empty() {
             headers.insert(TAGS, header(&tags.join(",")));
         }
-        let text = match &settings.message {
-            Some(template) => rendered.text("message", template, limits::TEMPLATE_OUTPUT_BYTES_MAX)?,
-            None => {
-                let text = std::str::from_utf8(&delivery.event.data);
-                text.map_err(|_| misfit("the event's data is not text: set `message`"))?.to_owned()
-            }
+        let text = if let Some(template) = &settings.message {
+            rendered.text("message", template, limits::TEMPLATE_OUTPUT_BYTES_MAX)?
+        } else {
+            let text = std::str::from_utf8(&delivery.event.data);
+            text.map_err(|_| misfit("the event's data is not text: set `message`"))?.to_owned()
         };
         Ok(Self { headers, body: message_text(text).into() })
     }

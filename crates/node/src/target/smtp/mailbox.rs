@@ -99,8 +99,7 @@ async fn talk(mut stream: BufStream<TcpStream>, state: Arc<Mutex<MailboxState>>)
     loop {
         let mood = state.lock().expect("no test panics here").mood;
         match (said, mood) {
-            (_, DownstreamMood::Hangs | DownstreamMood::Away) => std::future::pending().await,
-            (HANGS, _) => std::future::pending().await,
+            (HANGS, _) | (_, DownstreamMood::Hangs | DownstreamMood::Away) => std::future::pending().await,
             ("", _) => return Ok(()),
             (said, DownstreamMood::Takes | DownstreamMood::Fails) => {
                 stream.write_all(format!("{said}\r\n").as_bytes()).await?;

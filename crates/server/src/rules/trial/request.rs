@@ -27,6 +27,13 @@ pub(super) struct TrialEvent {
     is_stated: bool,
 }
 
+impl TrialEvent {
+    /// `None` unless the command states its data.
+    pub(super) fn stated(&self) -> Option<&Event> {
+        self.is_stated.then_some(&self.event)
+    }
+}
+
 pub(super) fn event(args: &TryArgs) -> anyhow::Result<TrialEvent> {
     let Some(file) = &args.event else {
         let body = Bytes::from(args.data.clone().unwrap_or_else(|| "{}".to_owned()));

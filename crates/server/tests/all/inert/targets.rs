@@ -82,7 +82,6 @@ const PAIRS: &[Pair] = &[
     pair("a target: tags", [r#"target: { ntfy: "http://@/%" }"#, r#"target: { ntfy: "http://@/%", tags: "{{ source }}" }"#]),
     pair("a target: click", [r#"target: { ntfy: "http://@/%" }"#, r#"target: { ntfy: "http://@/%", click: "https://a.test/{{ source }}" }"#]),
     pair("a target: once", [r#"target: { ntfy: "http://@/%" }"#, r#"target: { ntfy: "http://@/%", once: false }"#]),
-    pair("a target: smtp", [r#"target: { smtp: "smtp://127.0.0.1:1", from: a@b.test, to: a@b.test, subject: s, body: b }"#, r#"target: { smtp: "smtp://127.0.0.1:2", from: a@b.test, to: a@b.test, subject: s, body: b }"#]),
     pair("a target: log", [r#"target: { http: "http://@/%" }"#, "target: { log: stdout }"]),
     piled("a target: batch_max", [r#"target: { http: "http://@/%", format: batch }"#, r#"target: { http: "http://@/%", format: batch, batch_max: 1 }"#]),
     pair("a timeout: tls", [r#"target: { http: "https://~/" }, timeout: { whole: 1s }"#, r#"target: { http: "https://~/" }, timeout: { whole: 1s, tls: 100ms }"#]),
