@@ -141,10 +141,8 @@ impl TokenSource {
                 Ok(token)
             }
             Err(reply) => {
-                let kept = match reply.seen {
-                    ReplyKind::SecretUnavailable => TOKEN_FAILURE_KEPT,
-                    _ => TOKEN_REFUSAL_KEPT,
-                };
+                let is_down = reply.seen == ReplyKind::SecretUnavailable;
+                let kept = if is_down { TOKEN_FAILURE_KEPT } else { TOKEN_REFUSAL_KEPT };
                 let until = Instant::now() + kept;
                 state.failure = Some(TokenFailure { reply: reply.clone(), secret: print, until });
                 old.filter(|token| token.expires_at > Instant::now()).ok_or(reply)

@@ -148,7 +148,7 @@ impl SharedConnections {
     pub(super) fn forget(&self, shared: &SharedConnection) {
         let mut origins = locked(&self.0);
         let Some(known) = origins.get_mut(&shared.origin) else { return };
-        if known.current.as_ref().is_some_and(|current| std::ptr::eq(&raw const **current, shared)) {
+        if known.current.as_ref().is_some_and(|current| std::ptr::eq(Arc::as_ptr(current), shared)) {
             known.current = None;
         }
     }

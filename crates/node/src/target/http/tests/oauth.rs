@@ -264,9 +264,8 @@ async fn what_an_issuer_answers_decides_and_is_not_asked_for_again_at_once() {
 
 #[tokio::test]
 async fn a_changed_client_secret_is_used_at_once() {
-    let issuer = Stub::start(|_, request| match request.contains("Basic bWU6bmV3") {
-        true => token("t1", 600),
-        false => http("401 Unauthorized", ""),
+    let issuer = Stub::start(|_, request| {
+        if request.contains("Basic bWU6bmV3") { token("t1", 600) } else { http("401 Unauthorized", "") }
     });
     let (issuer, shop) = (issuer.await, Stub::start(only("t1")).await);
     let stage = Stage::new(issuer.port);
