@@ -123,6 +123,11 @@ fn value(takes: &ValueType, definitions: &mut Definitions<'_>) -> Value {
             let short = value(short, definitions);
             json!({ "oneOf": [short, reference(long, definitions)] })
         }
+        ValueType::TemplateFields => {
+            json!({ "type": "object", "additionalProperties": { "type": ["string", "number", "boolean"] } })
+        }
+        ValueType::RequestBody => json!({ "type": ["string", "number", "boolean", "object", "array"] }),
+        ValueType::JsonSchema => json!({ "type": "object" }),
         scalar => scalar_schema(scalar),
     }
 }
@@ -146,25 +151,17 @@ fn scalar_schema(takes: &ValueType) -> Value {
             text(r"^(\*|[^\s.*]+)(\.(\*|[^\s.*]+))*$", &["todo.task.created", "todo.task.*"])
         }
         // A text may look like a number: `stage: 1`.
-        ValueType::Text => json!({ "type": ["string", "number", "boolean"] }),
+        ValueType::Text | ValueType::RequestTemplate => json!({ "type": ["string", "number", "boolean"] }),
         ValueType::Url => text(r"^https?://[^\s/][^\s]*$", &["http://127.0.0.1:9000/events"]),
         ValueType::SourceTemplate => {
             template(&["report.daily", "github.{header.x-github-event}.{data.action}"])
-        }
-        ValueType::RequestTemplate => json!({ "type": ["string", "number", "boolean"] }),
-        ValueType::Cel => json!({ "type": "string", "examples": ["status == 200 && body.ok == true"] }),
-        ValueType::TemplateFields => {
-            json!({ "type": "object", "additionalProperties": { "type": ["string", "number", "boolean"] } })
-        }
-        ValueType::RequestBody => {
-            json!({ "type": ["string", "number", "boolean", "object", "array"] })
         }
         ValueType::CopyKey => template(&["data.order", "{type}/{data.order}"]),
         ValueType::LetterName => {
             template(&["_{service}.deadletter[.{channel}]", "{queue}:dlq", "{queue}-dlq-{stage}"])
         }
         ValueType::Any => json!({}),
-        ValueType::JsonSchema => json!({ "type": "object" }),
+        ValueType::Cel => json!({ "type": "string", "examples": ["status == 200 && body.ok == true"] }),
         ValueType::EventCondition => text(r"\S", &["data.total > 100", "type != \"order.test\""]),
         ValueType::Bool => json!({ "type": "boolean" }),
         ValueType::Count { min, max } => json!({ "type": "integer", "minimum": min, "maximum": max }),
@@ -201,6 +198,9 @@ fn scalar_schema(takes: &ValueType) -> Value {
         | ValueType::ByFailure(_)
         | ValueType::ListOf(_)
         | ValueType::OneOrMany(_)
+        | ValueType::TemplateFields
+        | ValueType::RequestBody
+        | ValueType::JsonSchema
         | ValueType::ShortOrLong(..) => unreachable!("not a single value"),
     }
 }

@@ -286,6 +286,12 @@ fn with_definitions(book: &Value) -> Value {
 
 /// A value of that key: some texts have rules of their own.
 fn sample_of(field: &KeySchema, which: Sample) -> Value {
+    if field.key == "mounts" {
+        return match which {
+            Sample::First => json!(["/one:/data"]),
+            Sample::Second => json!(["two:/data:ro"]),
+        };
+    }
     let takes = match field.key {
         "priority" => &ValueType::Count { min: 1, max: 5 },
         "click" => &ValueType::Url,

@@ -2,7 +2,7 @@
 
 use super::cel::{CelExpression, CelValues, InvalidCel};
 use crate::event::Event;
-use crate::event::attribute::{ContentType, ExtensionValue};
+use crate::event::attribute::{ContentType, ExtensionValue, Text};
 
 /// Absent attributes are `null`; `data` is the parsed JSON, other text as text, `null` for bytes.
 pub const NAMES: [&str; 9] =
@@ -27,9 +27,9 @@ pub fn values(event: &Event) -> CelValues {
         .with("id", event.id.as_str())
         .with("source", event.source.as_str())
         .with("type", event.event_type.as_str())
-        .with("subject", event.subject.as_ref().map(|subject| subject.as_str()))
-        .with("session", event.session.as_ref().map(|session| session.as_str()))
-        .with("correlation_id", event.correlation_id.as_ref().map(|id| id.as_str()))
+        .with("subject", event.subject.as_ref().map(Text::as_str))
+        .with("session", event.session.as_ref().map(Text::as_str))
+        .with("correlation_id", event.correlation_id.as_ref().map(Text::as_str))
         .with("time", event.time.map(|time| time.to_string()))
         .with("extensions", extensions)
         .with("data", data(event))

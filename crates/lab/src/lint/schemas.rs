@@ -1,6 +1,6 @@
 //! Lints about event schemas: fields that no event can have.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use redrive_core::book::event_schema::EventSchema;
 use redrive_core::book::model::{EventRow, Sections};
@@ -31,7 +31,7 @@ fn unknown_schema_field<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
     if book.event_types.is_empty() {
         return;
     }
-    let mut reported: BTreeMap<(BookSpan, &str), ()> = BTreeMap::new();
+    let mut reported: BTreeSet<(BookSpan, &str)> = BTreeSet::new();
     for (service, channel, row) in book.rows() {
         let target = channel.and_then(|channel| channel.target.as_ref()).unwrap_or(&service.target);
         let condition = row.condition.iter().map(|at| (at.span, at.value.fields()));
@@ -39,7 +39,7 @@ fn unknown_schema_field<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
         for (event_type, schema) in schemas_of(book, row) {
             for (span, fields) in condition.clone().chain(uses.clone()) {
                 for field in fields.iter().filter(|field| !has(schema, field)) {
-                    if reported.insert((span, field), ()).is_none() {
+                    if reported.insert((span, field)) {
                         let message = format!("the schema of `{event_type}` has no `{field}`");
                         findings.report(span, message, "correct the name, or add it to the schema");
                     }

@@ -212,16 +212,16 @@ impl ActiveBook {
             condition: route.row.condition.as_ref().map(|at| at.value.clone()),
         });
         let entry = self.book.sections().event_types.get(event_type);
-        let routes = Arc::new(TypeRoutes {
+        let found = Arc::new(TypeRoutes {
             to: to.collect(),
             schema: entry.map(|entry| (entry.schema.clone(), entry.on_violation)),
             has_conditions: routed.iter().any(|route| route.row.condition.is_some()),
         });
         let mut known = self.known.write().expect("lock is not poisoned");
         if known.len() < TYPES_MAX {
-            known.insert(event_type.into(), Arc::clone(&routes));
+            known.insert(event_type.into(), Arc::clone(&found));
         }
-        routes
+        found
     }
 
     /// The queue of an alert receiver; none if the book lacks it.
@@ -265,7 +265,9 @@ impl ActiveBook {
 
 fn poisoned(mut addressees: Vec<Addressee>, violation: &SchemaViolation) -> Vec<Addressee> {
     let reason: Arc<str> = violation.to_string().into();
-    addressees.iter_mut().for_each(|to| to.violation = Some(Arc::clone(&reason)));
+    for addressee in &mut addressees {
+        addressee.violation = Some(Arc::clone(&reason));
+    }
     addressees
 }
 

@@ -88,13 +88,14 @@ fn readable(deliveries: &[String]) -> Vec<String> {
 #[test]
 fn a_refused_credential_is_fatal_and_is_told_nowhere() {
     let target = Target::start(echo);
-    let issuer = Target::start(|call| match call.path.as_str() {
-        "/gives" => Say::Status(200, "", format!("{{\"access_token\":\"{TOKEN}\",\"expires_in\":600}}")),
-        _ => {
-            let said = format!("{} {}", call.header("authorization"), String::from_utf8_lossy(&call.body));
-            let body = serde_json::json!({ "error": "invalid_client", "error_description": said });
-            Say::Status(400, "", body.to_string())
+    let issuer = Target::start(|call| {
+        if call.path == "/gives" {
+            let body = format!("{{\"access_token\":\"{TOKEN}\",\"expires_in\":600}}");
+            return Say::Status(200, "", body);
         }
+        let said = format!("{} {}", call.header("authorization"), String::from_utf8_lossy(&call.body));
+        let body = serde_json::json!({ "error": "invalid_client", "error_description": said });
+        Say::Status(400, "", body.to_string())
     });
     let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
     let locked = target_for(&ours.pair("127.0.0.1"), mutual::known_to(&ours));

@@ -138,13 +138,13 @@ fn what_the_server_refuses_for_good_is_a_dead_letter_at_once() {
 #[test]
 fn a_mail_server_that_starts_again_costs_no_attempt() {
     let post = Post::start(&[]);
-    let port = post.port.to_string();
-    let folder = folder(&book(&format!("smtp://127.0.0.1:{port}"), ""));
+    let number = post.port.to_string();
+    let folder = folder(&book(&format!("smtp://127.0.0.1:{number}"), ""));
     let server = Server::start(&folder);
     server.accept("orders.placed", "ann", "");
     server.until("ann", "delivered");
     drop(post);
-    let post = Post::start(&["--port", &port]);
+    let post = Post::start(&["--port", &number]);
     server.accept("orders.placed", "bob", "");
     let delivery = server.until("bob", "delivered");
     assert_eq!(attempts(&delivery).len(), 1, "{delivery}");

@@ -1,10 +1,11 @@
 //! TLS on every side: callers who trust the server or do not, certificates that change, and targets.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -277,7 +278,7 @@ fn who_speaks_no_tls_is_told_so_and_harms_nobody() {
         let mut stream = TcpStream::connect(&server.client.address).expect("it listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
         stream.write_all(junk).expect("it reads");
-        stream.shutdown(std::net::Shutdown::Write).expect("a socket");
+        stream.shutdown(Shutdown::Write).expect("a socket");
         let mut said = Vec::new();
         // It may break off; what it must not do is wait.
         let _ = stream.read_to_end(&mut said);
@@ -296,6 +297,9 @@ fn who_speaks_no_tls_is_told_so_and_harms_nobody() {
 fn target(pair: &Pair) -> String {
     target_for(pair, Arc::new(NoClientAuth))
 }
+
+/// How long the rest of a refused call is read.
+const LINGER: Duration = Duration::from_secs(5);
 
 /// The same for callers that the verifier lets in.
 pub(crate) fn target_for(pair: &Pair, callers: Arc<dyn ClientCertVerifier>) -> String {
@@ -323,6 +327,11 @@ pub(crate) fn target_for(pair: &Pair, callers: Arc<dyn ClientCertVerifier>) -> S
                         return;
                     }
                 }
+                // Closed with unread bytes, the connection would be reset before the alert is read.
+                let mut socket = stream.sock;
+                let _ = socket.shutdown(Shutdown::Write);
+                let _ = socket.set_read_timeout(Some(LINGER));
+                while let Ok(1..) = socket.read(&mut buffer) {}
             });
         }
     });

@@ -205,7 +205,7 @@ impl TokenSource {
             .map_err(|_| self.unavailable("its token has characters not allowed in a header"))?;
         header.set_sensitive(true);
         let margin = TOKEN_MARGIN.min(life / 10);
-        let (renew_at, expires_at) = (asked_at + (life - margin), asked_at + life);
+        let (renew_at, expires_at) = (asked_at + life.saturating_sub(margin), asked_at + life);
         Ok(AccessToken { header, secret: print, fetched_at: Instant::now(), renew_at, expires_at })
     }
 

@@ -151,7 +151,7 @@ impl Wire {
             None => Arc::clone(&self.route),
             Some(tls) => {
                 let left = limits.whole_at.saturating_duration_since(Instant::now());
-                tls.route(self.origin(), self.pool.roots(), left).await?
+                Box::pin(tls.route(self.origin(), self.pool.roots(), left)).await?
             }
         };
         let origin = &route.origin;
@@ -176,7 +176,8 @@ impl Wire {
                 }
             }
         };
-        let fresh = shared::fresh(&self.pool, &route, limits).await;
+        // Rare, and large: most calls find a connection.
+        let fresh = Box::pin(shared::fresh(&self.pool, &route, limits)).await;
         let fresh = fresh.map_err(|failure| failure.at(&self.place))?;
         self.send_by(fresh, request, limits).await.map_err(|unanswered| match unanswered {
             Unanswered::Failed(failure)

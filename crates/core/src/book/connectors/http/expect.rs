@@ -75,7 +75,7 @@ mod tests {
             ("headers['x-a'] == '1'",                    json,           "met"),
             ("body == 'ok'",                             b"ok",          "met"),
             ("status == 201",                            json,           "unexpected response: `status == 201` is false"),
-            ("body.ok",                                  b"{}",          "unexpected response: `body.ok`: `body.ok` is missing"),
+            ("body.ok",                                  b"{}",          "unexpected response: `body.ok`: `ok` is missing"),
             ("body.ok == true",                          b"<html>",      ""),
             ("body == 'ok'",                             b"",            "unexpected response: `body == 'ok'` is false"),
             ("body.a.b == 1",                            b"[[[[",        ""),

@@ -154,7 +154,7 @@ mod tests {
             (program("{ http: \"http://h/\", headers: { host: x } }"),      "bad-header: header `host` cannot be set: the HTTP client sets it"),
         ];
         for (text, problem) in cases {
-            let problems = book(&text).err().expect("it is refused");
+            let problems = book(&text).expect_err("it is refused");
             assert_eq!(problems.last().map(String::as_str), Some(problem), "{text}");
         }
     }

@@ -129,7 +129,9 @@ async fn play(act: Act, mut body: h2::RecvStream, mut respond: SendResponse<Byte
     match act {
         Act::Reset(reason) => return respond.send_reset(reason),
         Act::Hang | Act::Break => return std::future::pending().await,
-        Act::Together => drop(seen.together.wait().await),
+        Act::Together => {
+            seen.together.wait().await;
+        }
         Act::Answer | Act::GoAway => {}
     }
     while let Some(Ok(data)) = body.data().await {
@@ -161,6 +163,9 @@ async fn many_calls_share_one_connection() {
     assert_eq!(requests[0], expected);
 }
 
+/// Name, what the server does, retry policy, retries, outcome, and how many connections and requests it saw.
+type Row<'a> = (&'a str, &'a [Act], &'a str, u32, &'a str, (usize, usize));
+
 #[tokio::test]
 async fn what_became_of_a_request_decides_whether_it_is_sent_again() {
     let reset =
@@ -170,7 +175,7 @@ async fn what_became_of_a_request_decides_whether_it_is_sent_again() {
     let late = "Transport(Timeout(Headers)), no answer from 127.0.0.1:PORT within 300ms";
     let patient = "{ headers: 300ms, whole: 60s }";
     #[rustfmt::skip]
-    let cases: &[(&str, &[Act], &str, u32, &str, (usize, usize))] = &[
+    let cases: &[Row<'_>] = &[
         ("a stream that was refused: on a new connection",           &[Act::Answer, Act::Reset(Reason::REFUSED_STREAM), Act::Answer], "standard", 0, TAKEN, (2, 3)),
         ("the same where nothing is retried",                        &[Act::Answer, Act::Reset(Reason::REFUSED_STREAM), Act::Answer], "none",     0, TAKEN, (2, 3)),
         ("a stream that broke: it may have been acted on",           &[Act::Answer, Act::Reset(Reason::INTERNAL_ERROR)],              "standard", 0, reset, (1, 2)),

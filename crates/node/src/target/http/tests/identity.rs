@@ -111,9 +111,13 @@ impl Stage {
         self.write("key", &pem("PRIVATE KEY", &key));
     }
 
-    fn target(&self, port: u16, has_identity: bool) -> HttpTarget {
+    fn target(&self, port: u16) -> HttpTarget {
         let identity = TlsIdentity { certificate: "certificate".to_owned(), key: "key".to_owned() };
-        let client = TlsClient { identity: has_identity.then_some(identity), ca: Some("ca".to_owned()) };
+        self.target_with(port, Some(identity))
+    }
+
+    fn target_with(&self, port: u16, identity: Option<TlsIdentity>) -> HttpTarget {
+        let client = TlsClient { identity, ca: Some("ca".to_owned()) };
         let pool = Arc::new(Pool::new(Roots::Only(Vec::new())));
         let target = target_of(&format!("https://127.0.0.1:{port}/"), HttpFormat::Binary, &pool);
         target.with_tls(Some(ClientTls::new(&client, &self.secrets)))
@@ -129,7 +133,7 @@ async fn whoever_has_the_right_certificate_is_let_in() {
         let (port, log) = start(&ours, version).await;
         let stage = Stage::new();
         stage.write("ca", &ours.pem());
-        let target = stage.target(port, true);
+        let target = stage.target(port);
 
         for other in [&theirs, &same] {
             stage.write_pair(other);
@@ -161,7 +165,7 @@ async fn whoever_has_none_or_a_broken_one_is_told_what_to_change() {
     let (port, _) = start(&ours, &rustls::version::TLS13).await;
     let stage = Stage::new();
     stage.write("ca", &ours.pem());
-    let ending = told(&post(&stage.target(port, false)).await, port);
+    let ending = told(&post(&stage.target_with(port, None)).await, port);
     let required = "Broker(Unauthorized), TLS with 127.0.0.1:PORT failed: it requires a client certificate";
     assert!(ending.starts_with(required), "{ending}");
 
@@ -183,9 +187,9 @@ async fn whoever_has_none_or_a_broken_one_is_told_what_to_change() {
         stage.write("certificate", &certificate);
         stage.write("key", &key);
         stage.write(name, text);
-        assert_eq!(told(&post(&stage.target(port, true)).await, port), expected);
+        assert_eq!(told(&post(&stage.target(port)).await, port), expected);
     }
     let stage = Stage::new();
-    let ending = told(&post(&stage.target(port, true)).await, port);
+    let ending = told(&post(&stage.target(port)).await, port);
     assert!(ending.starts_with("SecretUnavailable, call not made: secret `certificate`"), "{ending}");
 }
