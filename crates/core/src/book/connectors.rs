@@ -30,6 +30,7 @@ use std::time::Duration;
 use super::model::{At, Network, TargetEntry};
 use super::problem::{BookSpan, Problem, ProblemSeverity, Problems};
 use super::schema::{KeySchema, ValueType, key};
+use super::template::Template;
 use super::yaml::YamlNode;
 use crate::policy::catalog::DependencyKind;
 
@@ -170,20 +171,21 @@ pub struct Profile {
     /// What their names may resolve to, if the book says so.
     pub network: Option<Network>,
     pub secrets: Vec<String>,
-    /// Its templates and conditions, for checks against the schemas of events.
-    pub field_uses: Vec<FieldUse>,
+    /// In the order of the book's keys; for checks against the schemas of events, and to show what is sent.
+    pub templates: Vec<TemplateUse>,
     /// For targets that take several deliveries per call.
     pub batch: Option<BatchLimit>,
     /// For targets that start a program.
     pub run: Option<ProgramRun>,
 }
 
-/// Fields of the event that one template or condition names.
+/// A template of a connector, which names fields of the event.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FieldUse {
+pub struct TemplateUse {
+    /// Such as `subject`, or `headers.x-tenant`.
+    pub key: String,
     pub span: BookSpan,
-    /// Such as `data.user.name`.
-    pub fields: Vec<String>,
+    pub template: Template,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -317,10 +319,10 @@ impl Connectors {
         problems: &mut Problems,
     ) -> Option<Endpoint> {
         let connector = self.chosen(edge, node)?;
-        let mut field_uses = Vec::new();
-        let mut reader = SettingsReader { connector, node, place, problems, field_uses: &mut field_uses };
+        let mut templates = Vec::new();
+        let mut reader = SettingsReader { connector, node, place, problems, templates: &mut templates };
         let (settings, profile) = (connector.read)(&mut reader)?;
-        let profile = Profile { field_uses, ..profile };
+        let profile = Profile { templates, ..profile };
         Some(Endpoint { connector, profile, settings })
     }
 

@@ -35,7 +35,7 @@ fn unknown_schema_field<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
     for (service, channel, row) in book.rows() {
         let target = channel.and_then(|channel| channel.target.as_ref()).unwrap_or(&service.target);
         let condition = row.condition.iter().map(|at| (at.span, at.value.fields()));
-        let uses = target.endpoint.profile.field_uses.iter().map(|used| (used.span, used.fields.as_slice()));
+        let uses = target.endpoint.profile.templates.iter().map(|used| (used.span, used.template.fields()));
         for (event_type, schema) in schemas_of(book, row) {
             for (span, fields) in condition.clone().chain(uses.clone()) {
                 for field in fields.iter().filter(|field| !has(schema, field)) {

@@ -293,3 +293,27 @@ services:
         assert_eq!(text.contains("attempt 1"), is_delivered, "{more:?}: {text}");
     }
 }
+
+#[test]
+fn a_mail_and_a_notification_are_shown_as_their_templates_make_them() {
+    let book = "version: 1
+services:
+  mail: { target: { smtp: \"smtp://127.0.0.1:2525\", from: shop@example.test, to: \"{{ data.email }}\", subject: \"Order {{ data.id }}\", body: \"Hello\" }, events: [orders.placed] }
+  push: { target: { ntfy: \"http://127.0.0.1:9/topic\", title: \"Order {{ data.id }}\" }, events: [orders.placed] }
+";
+    let folder = Folder::with("book.yaml", book);
+    let shown = |more: &[&str]| {
+        let run = folder.run(&[&["try", "orders.placed", "--rules", "book.yaml"], more].concat());
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        run.stdout
+    };
+    let text = shown(&["--data", r#"{"id": 7, "email": "ann@example.test"}"#]);
+    for line in ["to: ann@example.test", "subject: Order 7", "body: Hello", "title: Order 7"] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    let text = shown(&[]);
+    let needs = ["needs ", "data.email", "data.id", ": give --data"];
+    assert!(needs.iter().all(|part| text.contains(part)), "{text}");
+    let text = shown(&["--data", "{}"]);
+    assert!(text.contains("no call is made: the event lacks data.id"), "{text}");
+}

@@ -170,7 +170,7 @@ fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Pr
             .collect(),
         network: Some(network),
         secrets,
-        field_uses: Vec::new(),
+        templates: Vec::new(),
         batch: (form == HttpFormat::Batch).then_some(batch),
         run: None,
     };

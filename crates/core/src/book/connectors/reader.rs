@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Connector, FieldUse};
+use super::{Connector, TemplateUse};
 use crate::book::model::{At, Network};
 use crate::book::parse;
 use crate::book::problem::{BookSpan, Problems};
@@ -19,7 +19,7 @@ pub struct SettingsReader<'a> {
     pub(super) node: &'a YamlNode,
     pub(super) place: BookSpan,
     pub(super) problems: &'a mut Problems,
-    pub(super) field_uses: &'a mut Vec<FieldUse>,
+    pub(super) templates: &'a mut Vec<TemplateUse>,
 }
 
 impl<'a> SettingsReader<'a> {
@@ -48,7 +48,7 @@ impl<'a> SettingsReader<'a> {
             node,
             place: node.span,
             problems: self.problems,
-            field_uses: self.field_uses,
+            templates: self.templates,
         }
     }
 
@@ -111,15 +111,16 @@ impl<'a> SettingsReader<'a> {
         if self.says(NETWORK.key, "private") { Network::Private } else { Network::Public }
     }
 
-    /// A template, with the fields it names on record.
+    /// A template at a key, which is put on record.
     pub fn template(
         &mut self,
+        key: &str,
         node: &YamlNode,
         place: TemplatePlace,
     ) -> Option<Result<Template, InvalidTemplate>> {
         let template = Template::parse(node.text()?, place);
-        if let Ok(template) = &template {
-            self.field_uses.push(FieldUse { span: node.span, fields: template.fields().to_vec() });
+        if let Ok(template) = template.clone() {
+            self.templates.push(TemplateUse { key: key.to_owned(), span: node.span, template });
         }
         Some(template)
     }

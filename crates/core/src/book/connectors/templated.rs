@@ -9,12 +9,12 @@ const HELP: &str = "see docs/email-and-ntfy.md";
 
 /// `None` if the key is missing or a problem was reported.
 pub(super) fn one(from: &mut SettingsReader<'_>, key: &str, place: TemplatePlace) -> Option<Template> {
-    parsed(from.node(key)?, place, from)
+    parsed(key, from.node(key)?, place, from)
 }
 
 /// One text or a list of them; `None` if a problem was reported.
 pub(super) fn several(from: &mut SettingsReader<'_>, key: &str) -> Option<Vec<Template>> {
-    nodes(from, key).into_iter().map(|node| parsed(node, TemplatePlace::Text, from)).collect()
+    nodes(from, key).into_iter().map(|node| parsed(key, node, TemplatePlace::Text, from)).collect()
 }
 
 pub(super) fn nodes<'a>(from: &SettingsReader<'a>, key: &str) -> Vec<&'a YamlNode> {
@@ -25,8 +25,13 @@ pub(super) fn nodes<'a>(from: &SettingsReader<'a>, key: &str) -> Vec<&'a YamlNod
     }
 }
 
-fn parsed(node: &YamlNode, place: TemplatePlace, from: &mut SettingsReader<'_>) -> Option<Template> {
-    match from.template(node, place)? {
+fn parsed(
+    key: &str,
+    node: &YamlNode,
+    place: TemplatePlace,
+    from: &mut SettingsReader<'_>,
+) -> Option<Template> {
+    match from.template(key, node, place)? {
         Ok(template) => Some(template),
         Err(error) => {
             from.problem(CODE, node.span, error.to_string(), HELP);

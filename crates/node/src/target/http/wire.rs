@@ -166,7 +166,7 @@ impl Wire {
                 let copy = request.clone();
                 match self.send_by(kept, request, limits).await {
                     Ok(answered) => return Ok(answered),
-                    Err(Unanswered::NotSent(request)) => *request,
+                    Err(Unanswered::NotSent { request, .. }) => *request,
                     Err(Unanswered::Unprocessed(_)) => copy,
                     Err(Unanswered::Lost { failure, sent }) => match (limits.reuse, sent) {
                         (Reuse::Any, _) | (Reuse::JustUsed, SentPart::InPart) => copy,
@@ -182,8 +182,8 @@ impl Wire {
         self.send_by(fresh, request, limits).await.map_err(|unanswered| match unanswered {
             Unanswered::Failed(failure)
             | Unanswered::Unprocessed(failure)
+            | Unanswered::NotSent { failure, .. }
             | Unanswered::Lost { failure, .. } => failure,
-            Unanswered::NotSent(_) => CallFailure::closed_early(origin),
         })
     }
 
@@ -253,9 +253,15 @@ impl Wire {
         match limits.wait(CallPhase::Head, origin, sender.requests.try_send_request(request)).await {
             Ok(Ok(response)) => Ok((response, Connection::Alone(sender))),
             Ok(Err(mut error)) => Err(if let Some(request) = error.take_message() {
-                Unanswered::NotSent(Box::new(request))
+                // A refused certificate may be reported before the request is sent.
+                let refused = sender.line.tls_error().map(|error| CallFailure::broken_tls(origin, error));
+                let failure = refused.unwrap_or_else(|| CallFailure::closed_early(origin));
+                Unanswered::NotSent { request: Box::new(request), failure }
             } else {
-                let failure = CallFailure::http(origin, error.error());
+                let failure = match sender.line.tls_error() {
+                    Some(error) => CallFailure::broken_tls(origin, error),
+                    None => CallFailure::http(origin, error.error()),
+                };
                 let passed = sender.line.since(start);
                 if failure.lost_connection() && passed.read == 0 {
                     Unanswered::Lost { failure, sent: SentPart::of(passed.written, body_bytes) }
@@ -298,7 +304,10 @@ enum Unanswered {
         sent: SentPart,
     },
     /// Closed before any of the request was sent.
-    NotSent(Box<Request<Full<Bytes>>>),
+    NotSent {
+        request: Box<Request<Full<Bytes>>>,
+        failure: CallFailure,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

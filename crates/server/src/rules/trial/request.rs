@@ -4,9 +4,11 @@ use std::fmt::Write;
 
 use anyhow::{Context, anyhow};
 use bytes::Bytes;
+use redrive_core::book::connectors::TemplateUse;
 use redrive_core::book::connectors::http::request::RequestTemplates;
 use redrive_core::book::connectors::http::{HttpMethod, HttpSettings};
 use redrive_core::book::resolve::Resolved;
+use redrive_core::book::template::{RenderError, TemplateContext};
 use redrive_core::engine::QueueName;
 use redrive_core::event::attribute::EventId;
 use redrive_core::event::simple::{SimpleEvent, parse_simple};
@@ -25,6 +27,13 @@ const BODY_SHOWN_MAX: usize = 4 * 1024;
 pub(super) struct TrialEvent {
     event: Event,
     is_stated: bool,
+}
+
+/// What a section says.
+enum Shown {
+    Text(String),
+    /// Why nothing would be sent.
+    Error(String),
 }
 
 impl TrialEvent {
@@ -60,9 +69,11 @@ pub(super) fn event(args: &TryArgs) -> anyhow::Result<TrialEvent> {
     Ok(TrialEvent { event, is_stated: true })
 }
 
-/// Empty for targets that make no request of their own, unless the command states an event.
+/// Empty for targets that send the event as it is, unless the command states one.
 pub(super) fn shown(taker: &Resolved<'_>, trial: &TrialEvent) -> String {
-    let Some(settings) = taker.target.endpoint.settings::<HttpSettings>() else { return String::new() };
+    let Some(settings) = taker.target.endpoint.settings::<HttpSettings>() else {
+        return message(taker, trial);
+    };
     let is_plain = settings.request == RequestTemplates::default()
         && settings.auth.is_none()
         && settings.method == HttpMethod::Post;
@@ -73,15 +84,53 @@ pub(super) fn shown(taker: &Resolved<'_>, trial: &TrialEvent) -> String {
         service: taker.service.name.clone(),
         channel: taker.channel.map(|channel| channel.name.clone()),
     };
-    let (text, is_error) = match preview(settings, queue, trial.event.clone(), Timestamp::EPOCH) {
-        Ok(request) => (lines(&request), false),
-        Err(NoPreview::Missing(fields)) if trial.is_stated => {
-            (format!("no call is made: the event lacks {}", fields.join(", ")), true)
-        }
-        Err(NoPreview::Missing(fields)) => (format!("needs {}: give --data", fields.join(", ")), false),
-        Err(NoPreview::Other(message)) => (message, true),
+    let shown = match preview(settings, queue, trial.event.clone(), Timestamp::EPOCH) {
+        Ok(request) => Shown::Text(lines(&request)),
+        Err(NoPreview::Missing(fields)) => lacks(&fields, trial),
+        Err(NoPreview::Other(message)) => Shown::Error(message),
     };
-    let mut out = format!("\n{}\n", style::bold("request"));
+    section("request", &shown)
+}
+
+/// What the templates of another target make, such as a mail's subject.
+fn message(taker: &Resolved<'_>, trial: &TrialEvent) -> String {
+    let templates = &taker.target.endpoint.profile.templates;
+    if templates.is_empty() {
+        return String::new();
+    }
+    let context = TemplateContext::new(&trial.event, "[webhook-id]", 1);
+    let (mut text, mut missing) = (String::new(), Vec::new());
+    for TemplateUse { key, template, .. } in templates {
+        match template.render(&context, BODY_SHOWN_MAX) {
+            Ok(made) => {
+                let _ = writeln!(text, "{key}: {made}");
+            }
+            Err(RenderError::Missing { field }) => missing.push(field),
+            Err(error) => return section("message", &Shown::Error(error.to_string())),
+        }
+    }
+    if missing.is_empty() {
+        return section("message", &Shown::Text(text));
+    }
+    missing.dedup();
+    section("message", &lacks(&missing, trial))
+}
+
+/// What is said of missing fields.
+fn lacks(fields: &[String], trial: &TrialEvent) -> Shown {
+    let fields = fields.join(", ");
+    if trial.is_stated {
+        return Shown::Error(format!("no call is made: the event lacks {fields}"));
+    }
+    Shown::Text(format!("needs {fields}: give --data"))
+}
+
+fn section(title: &str, shown: &Shown) -> String {
+    let mut out = format!("\n{}\n", style::bold(title));
+    let (text, is_error) = match shown {
+        Shown::Text(text) => (text, false),
+        Shown::Error(text) => (text, true),
+    };
     for line in text.lines() {
         let line = plain(line);
         let line = if is_error { style::error(line) } else { line };

@@ -270,7 +270,7 @@ pub(super) fn template(
     place: TemplatePlace,
     from: &mut SettingsReader<'_>,
 ) -> Option<Template> {
-    let parsed = from.template(node, place)?;
+    let parsed = from.template(part, node, place)?;
     parsed
         .map_err(|error| {
             let help = "write values as `{{ data.user.id }}`";
