@@ -93,7 +93,11 @@ impl EventSchema {
             let Some(properties) = at.get("properties").and_then(Value::as_object) else { return true };
             match properties.get(*word) {
                 Some(next) => at = next,
-                None => return at.get("patternProperties").is_some() || has_combination(at),
+                None => {
+                    let more = at.get("additionalProperties");
+                    let is_open = more.is_some_and(|more| *more != Value::Bool(false));
+                    return is_open || at.get("patternProperties").is_some() || has_combination(at);
+                }
             }
             if has_combination(at) {
                 return true;
@@ -224,6 +228,8 @@ mod tests {
         assert_eq!(known, [true; 3]);
         assert!(!schema.may_have(&["totl"]));
         assert!(schema.may_have(&["items", "0", "sku"]));
+        let open = json!({ "properties": { "a": {} }, "additionalProperties": true });
+        assert!(EventSchema::parse(open).expect("a schema").may_have(&["b"]));
     }
 
     #[test]

@@ -16,8 +16,8 @@ const UNKNOWN_FIELD: Lint = Lint {
     severity: ProblemSeverity::Warning,
     summary: "a template or condition names a field that the schema of its events does not have",
     explanation: "The schema in `event_types` lists the properties of an event's data, and this field is not one of them. \
-                  A condition with it is never met, and a template with it makes every delivery a dead letter. Correct the \
-                  name, or add the field to the schema.",
+                  For an event without it, a condition with it is not met, and a template with it makes the delivery a \
+                  dead letter. Correct the name, add the field to the schema, or state `additionalProperties`.",
     bad: Book(&[
         "event_types: { orders.placed: { schema: { type: object, properties: { total: { type: number } } } } }",
         "services:",
