@@ -91,14 +91,12 @@ impl EventSchema {
         let mut at = &*self.json;
         for word in path {
             let Some(properties) = at.get("properties").and_then(Value::as_object) else { return true };
-            match properties.get(*word) {
-                Some(next) => at = next,
-                None => {
-                    let more = at.get("additionalProperties");
-                    let is_open = more.is_some_and(|more| *more != Value::Bool(false));
-                    return is_open || at.get("patternProperties").is_some() || has_combination(at);
-                }
-            }
+            let Some(next) = properties.get(*word) else {
+                let more = at.get("additionalProperties");
+                let is_open = more.is_some_and(|more| *more != Value::Bool(false));
+                return is_open || at.get("patternProperties").is_some() || has_combination(at);
+            };
+            at = next;
             if has_combination(at) {
                 return true;
             }
