@@ -25,12 +25,12 @@ impl Ntfy {
         let asked = Arc::new(Mutex::new(0));
         let target = Target::start(move |call| {
             if call.method == "GET" {
-                let kept = kept.lock().expect("nobody panics while publishing");
+                let kept = kept.lock().expect("no thread panics while publishing");
                 let lines: Vec<String> = kept.iter().map(Value::to_string).collect();
                 return Say::Status(200, "", lines.join("\n") + "\n");
             }
             let number = {
-                let mut asked = asked.lock().expect("nobody panics while counting");
+                let mut asked = asked.lock().expect("no thread panics while counting");
                 *asked += 1;
                 *asked
             };
@@ -41,7 +41,7 @@ impl Ntfy {
             let text = String::from_utf8_lossy(&call.body).into_owned();
             let id = format!("hwQ2YpKdmg{number}");
             let said = json!({ "id": id, "time": 1_761_057_000, "event": "message", "topic": "orders", "message": text, "tags": tags });
-            kept.lock().expect("nobody panics while publishing").push(said.clone());
+            kept.lock().expect("no thread panics while publishing").push(said.clone());
             if number == 1 {
                 waiting.pass();
             }

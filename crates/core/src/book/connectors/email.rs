@@ -57,7 +57,7 @@ fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Pr
     Some((Arc::new(EmailSettings { to, from, smtp, network, secret }), profile))
 }
 
-/// The name of the password, which a user needs and nobody else.
+/// The name of the password, which only a user needs.
 pub(super) fn login(smtp: &Smtp, from: &mut SettingsReader<'_>) -> Option<String> {
     let secret = from.text("secret");
     match (&smtp.user, &secret) {

@@ -183,7 +183,7 @@ mod tests {
             ("an unknown value",    with("from: a@b.test, to: a@b.test, subject: \"{{ secret }}\", body: b"), "6:77 bad-template: unknown value `secret`"),
             ("an unknown filter",   with("from: a@b.test, to: a@b.test, subject: s, body: \"{{ id | safe }}\""), "6:86 bad-template: unknown filter `safe`"),
             ("no password",         format!("smtp: \"smtp://me@m.test\", {REST}"), "6:21 missing-key: user `me` of this mail server has no password"),
-            ("a password of nobody", format!("smtp: \"smtp://m.test\", secret: s, {REST}"), "6:46 excluded-key: `secret` is set but the mail server address has no user"),
+            ("a password without a user", format!("smtp: \"smtp://m.test\", secret: s, {REST}"), "6:46 excluded-key: `secret` is set but the mail server address has no user"),
             ("a password",          format!("smtp: \"smtp://me:pw@m.test\", {REST}"), "6:21 bad-smtp: the address contains a password; use `secret` instead"),
             ("the web",             format!("smtp: \"https://m.test\", {REST}"), "6:21 bad-smtp: invalid mail server address `https://m.test`"),
             ("the keys of another", format!("http: \"http://m.test\", {REST}"), "6:38 excluded-key: "),

@@ -170,7 +170,7 @@ impl From<TargetReply> for CallFailure {
 pub(super) enum StreamEnd {
     /// The other side has not acted on it.
     Unprocessed,
-    /// It may have, and the connection goes on.
+    /// It may have, and the connection stays open.
     Reset,
     /// The connection is lost.
     Lost,

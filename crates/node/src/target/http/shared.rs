@@ -88,7 +88,7 @@ pub(super) async fn fresh(
             if let Some(shared) = pool.shared().usable(origin, |shared| shared.made_at >= began) {
                 return Ok(Connection::Shared(shared));
             }
-            // If the call before found no HTTP/2, nobody waits for another any more.
+            // If the call before found no HTTP/2, no call waits for another any longer.
             pool.shared().turn(origin).and(held.ok())
         }
     };

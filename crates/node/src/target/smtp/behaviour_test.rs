@@ -89,7 +89,7 @@ async fn no_value_adds_a_header_or_a_recipient() {
         ("a command",              r#""email":"ann@b.test>\r\nRCPT TO:<eve@b.test""#,      "`to`: `{{ data.email }}` makes no mail address"),
         ("a name",                 r#""email":"Ann <ann@b.test>""#,                        "`to`: `{{ data.email }}` makes no mail address"),
         ("a list of addresses",    r#""email":["ann@b.test","eve@b.test"]"#,               "`to`: `{{ data.email }}` makes no mail address"),
-        ("nobody",                 r#""email":"""#,                                        "`to` makes no mail address"),
+        ("no recipient",           r#""email":"""#,                                        "`to` makes no mail address"),
         ("null",                   r#""email":null"#,                                      "`to`: `{{ data.email }}` makes no mail address"),
         ("nothing",                r#""mail":"ann@b.test""#,                               "`to`: `data.email` is missing in the event"),
         ("a bad copy",             r#""email":"ann@b.test","cc":"eve@b.test\n""#,          "`cc`: `{{ data.cc | default('') }}` makes no mail address"),
@@ -116,7 +116,7 @@ async fn replies_of_the_server_say_what_follows() {
     #[rustfmt::skip]
     let cases = [
         ("it goes away",            ("CONNECT", "421 closing"),          broker(BrokerError::Unavailable)),
-        ("it serves nobody",        ("CONNECT", "554 no service"),       broker(BrokerError::Refused)),
+        ("it has no service",       ("CONNECT", "554 no service"),       broker(BrokerError::Refused)),
         ("a busy mailbox",          ("RCPT", "450 busy"),                broker(BrokerError::Unavailable)),
         ("an error of its own",     ("MAIL", "451 local error"),         broker(BrokerError::Unavailable)),
         ("too many recipients",     ("RCPT", "452 too many"),            broker(BrokerError::Unavailable)),
